@@ -139,3 +139,13 @@ def test_a_stateful_callback_runs_once_a_step(jit_compile: bool) -> None:
 
     everything(lambda: sequential(Count), jit_compile)
     assert sizes == [16, 16, 8] * (EPOCHS + 2)  # and one each of evaluate and predict
+
+
+def test_a_callback_is_a_metric_itself() -> None:
+    result = tf.TensorSpec([], tf.float32)
+    furthest = hostcall.callback(lambda y, p: np.max(np.abs(y - p)), result=result)
+    model = keras.Sequential([keras.Input([3]), keras.layers.Dense(1)])
+    named = hostcall.callback(median_error, result=result)
+    model.compile("sgd", "mse", metrics=[furthest, named], jit_compile=True)
+    history = model.fit(np.ones([8, 3], "float32"), np.ones([8, 1]), verbose=0).history
+    assert {"median_error", "loss"} < set(history)

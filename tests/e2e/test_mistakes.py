@@ -96,6 +96,10 @@ def first_upstream(inputs: Any, results: Any, upstream: Any) -> Any:
     return upstream
 
 
+def of_first(inputs: Any, results: Any, upstream: Any) -> Any:
+    return upstream[0]
+
+
 def from_one(x: Any) -> Any:
     return tf.TensorSpec(x.shape, x.dtype)
 
@@ -132,6 +136,9 @@ def differentiated(grad: Any) -> None:
         tape.watch(X)
         y = jitted(lambda x: product(x, x))(X)
     tape.gradient(y, X)
+
+
+squared = hostcall.callback(np.square, result=lambda x: x, grad=of_first)
 
 
 def in_time(run: Callable[..., Any], x: Any) -> None:
@@ -221,6 +228,9 @@ MISTAKES = {
     "a gradient for one of two": Mistake(
         lambda: differentiated(first_upstream), first_upstream, "Return one for each argument"
     ),
+    "a gradient of another shape in JAX": Mistake(
+        lambda: jax.grad(lambda x: squared(x).sum())(Y), of_first, "the shape of its input"
+    ),
     "an exception": Mistake(
         lambda: numpy_function(raises)(X), raises, 'raise LookupError("no such row")'
     ),
@@ -292,6 +302,12 @@ def test_tensorflows_kernels_write_more_lines_and_the_same_to_write(way: Any) ->
     assert f"{Path(__file__).name}:{longer.__code__.co_firstlineno}" in message
     assert "hostcall_runtime/_" not in message
     assert isinstance(hostcall.last_error(caught.value), ValueError)
+
+
+def test_what_is_declared_is_not_said_to_be_demanded() -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        MISTAKES["more than the bound"].run()
+    assert "nothing declares" not in caught.value.message
 
 
 def test_the_padded_rows_are_an_array() -> None:

@@ -1,6 +1,7 @@
 """hostcall.callback: one object, called from TensorFlow and from JAX."""
 
 import collections
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -150,6 +151,15 @@ def test_a_gradient_in_tensorflow() -> None:
     ):
         with pytest.raises(TypeError, match="is TensorFlow code, and it is asked for in JAX"):
             differentiated(X)
+
+
+def test_a_gradient_of_another_shape_names_the_function() -> None:
+    grad = lambda inputs, results, upstream: upstream[0]  # noqa: E731
+    wrong = hostcall.callback(lambda x: x, result=lambda x: x, grad=grad)
+    line = grad.__code__.co_firstlineno
+    said = rf"{Path(__file__).name}:{line}\), returned a gradient of float32\(\) for input 0"
+    with pytest.raises(ValueError, match=said):
+        jax.grad(lambda x: wrong(x).sum())(X)
 
 
 def test_the_wrong_number_of_gradients() -> None:

@@ -255,7 +255,7 @@ class Callback(Generic[P, R_co]):
     ordered if the callback is stateful, and pure otherwise.
 
     Attributes:
-      name: the name that it is registered under, or None.
+      name: the name that it is registered under, or else that of the function.
       kind: "numpy" or "eager".
       stateful: whether each call has a side effect.
 
@@ -282,8 +282,10 @@ class Callback(Generic[P, R_co]):
         # TensorFlow would trace through to the wrapped function.
         self.__dict__.pop("__wrapped__", None)
         self._read_signature(function, options.out)
-        self.name = name
+        # Keras names a loss or a metric by it.
+        self.name = name or getattr(function, "__name__", type(function).__name__)
         self.kind = kind
+        self._given_name = name
         self.stateful = stateful
         self._function = function
         # Exported programs read this in processes without hostcall's TensorFlow side.
@@ -387,7 +389,7 @@ class Callback(Generic[P, R_co]):
             takes_tensors=self.kind == "eager",
             stateful=self.stateful,
             owns_arguments=True,
-            given_name=self.name,
+            given_name=self._given_name,
             grad=grad,
         )
         if not by_name:
@@ -422,7 +424,7 @@ class Callback(Generic[P, R_co]):
         return bound
 
     def __repr__(self) -> str:
-        name = f" {self.name}" if self.name else ""
+        name = f" {self._given_name}" if self._given_name else ""
         return f"<hostcall.callback{name} of {source_location.of_function(self._function)}>"
 
 

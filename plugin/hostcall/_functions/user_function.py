@@ -180,9 +180,17 @@ def gradients_listed(returned: object, count: int, of: str = "") -> Sequence[Any
         raise ValueError(
             f"hostcall: grad{of and f' of {of}'} returned {counted(len(gradients), 'gradient')} "
             f"for {counted(count, 'argument')}. Return one for each argument, and None for those "
-            "that have none."
+            f"that have none. Write:\n    return {', '.join(f'g{i}' for i in range(count))}"
         )
     return gradients
+
+
+def wrong_gradient(grad: Callable[..., Any], given: str, number: int, wanted: str) -> ValueError:
+    """Return the error for a gradient of another dtype or shape than its input."""
+    return ValueError(
+        f"hostcall: grad, {source_location.of_function(grad)}, returned a gradient of {given} for "
+        f"input {number}, which is {wanted}. A gradient has the dtype and the shape of its input."
+    )
 
 
 @dataclasses.dataclass(frozen=True)

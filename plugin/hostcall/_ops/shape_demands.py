@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from hostcall._ops.callback_spec import CallbackSpec
+from hostcall._ops.structures import Spec, is_known
 from hostcall._tf import autograph, script_op_graphs, token_registry
 from hostcall._tf.graph import function_defs, op_kinds
 from hostcall._tf.types import FuncGraph, Operation
@@ -210,7 +211,8 @@ def note(func_graph: FuncGraph, of_outputs: Sequence[_Demand] = ()) -> None:
         found = [_completed(_demand_of(result, demands)) for result in results]
         spec.consumer_shapes = [one.shape for one in found]
         spec.element_counts = [one.count for one in found]
-        spec.shape_reasons = [*filter(None, map(_reason, range(len(found)), results, found))]
+        reasons = map(_reason, range(len(found)), results, found, spec.static_specs)
+        spec.shape_reasons = [*filter(None, reasons)]
     for op, bodies in branches.items():
         of_results = [_demand_of(result, demands) for result in op.outputs]
         for body in bodies:
@@ -284,9 +286,9 @@ def _completed(demand: _Demand) -> _Demand:
     return dataclasses.replace(demand, shape=tf.TensorShape(sizes))
 
 
-def _reason(index: int, result: tf.Tensor, demand: _Demand) -> str:
+def _reason(index: int, result: tf.Tensor, demand: _Demand, declared: Spec) -> str:
     """Return the origin of a result's shape for messages, or "" if the user declares it."""
-    if demand.by is None or result.shape.is_fully_defined():
+    if demand.by is None or result.shape.is_fully_defined() or is_known(declared):
         return ""
     place = autograph.place_of(demand.by)
     at = f" at {place}" if place else ""

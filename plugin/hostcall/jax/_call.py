@@ -24,7 +24,12 @@ from hostcall._functions.options import (
     takes,
 )
 from hostcall._functions.specs import BoundedSpec
-from hostcall._functions.user_function import UserFunction, gradients_by, gradients_listed
+from hostcall._functions.user_function import (
+    UserFunction,
+    gradients_by,
+    gradients_listed,
+    wrong_gradient,
+)
 from hostcall.jax import _eager, _primitive, _sharding, _values
 from hostcall.jax._functions import Fixed, JaxFunction, hashable
 from hostcall.jax._primitive import Joint
@@ -399,7 +404,8 @@ def call_with_gradient(
         real = [_without_float0(u, result) for u, result in zip(upstream, results, strict=True)]
         pack = function.out_tree.unflatten
         given = _gradients(grad, function, inputs, pack(results), pack(real))
-        return tuple(_as_cotangent(*pair) for pair in zip(given, flat, strict=True))
+        pairs = enumerate(zip(given, flat, strict=True))
+        return tuple(_as_cotangent(grad, number, *pair) for number, pair in pairs)
 
     called.defvjp(forward, backward)
     return list(called(*arrays))
@@ -431,10 +437,18 @@ def _without_float0(upstream: jax.Array | np.ndarray, result: Any) -> jax.Array 
     return jnp.zeros_like(result) if has_no_bytes else upstream
 
 
-def _as_cotangent(gradient: Any, value: Any) -> jax.Array | np.ndarray:
+def _as_cotangent(
+    grad: Callable[..., Any], number: int, gradient: Any, value: Any
+) -> jax.Array | np.ndarray:
     if not jnp.issubdtype(value.dtype, jnp.inexact):
         return np.zeros(value.shape, jax.dtypes.float0)
-    return jnp.zeros_like(value) if gradient is None else jnp.asarray(gradient)
+    if gradient is None:
+        return jnp.zeros_like(value)
+    cotangent = jnp.asarray(gradient)
+    given, wanted = (f"{one.dtype.name}{one.shape}" for one in (cotangent, value))
+    if given != wanted:  # JAX's error would name a function of hostcall
+        raise wrong_gradient(grad, given, number, wanted)
+    return cotangent
 
 
 def _comes_from_tensorflow(error: BaseException) -> bool:

@@ -70,8 +70,8 @@ TARGET = "hostcall"
 _PLATFORMS = ("cpu", "cuda")
 
 _NO_DERIVATIVE = (
-    "hostcall.jax.call: JAX knows no derivative of a Python function. Give it one: wrap the call "
-    "with jax.custom_jvp or jax.custom_vjp, or use a hostcall.callback that has a grad=."
+    "{function}: JAX knows no derivative of a Python function. Give it one: wrap the call with "
+    "jax.custom_jvp or jax.custom_vjp, or use a hostcall.callback that has a grad=."
 )
 
 
@@ -208,12 +208,12 @@ def _differentiate(
 ) -> tuple[object, list[object]]:
     """Make a call without results as it is, since it needs no derivative; refuse any other."""
     if params["result_avals"]:
-        raise ValueError(_NO_DERIVATIVE)
+        raise ValueError(_NO_DERIVATIVE.format(function=function.description))
     return _primitive.of(function).bind(*primals, function=function, **params), []
 
 
-def _refuse_derivative(*_: Any, **__: Any) -> NoReturn:
-    raise ValueError(_NO_DERIVATIVE)
+def _refuse_derivative(*_: Any, function: JaxFunction, **__: Any) -> NoReturn:
+    raise ValueError(_NO_DERIVATIVE.format(function=function.description))
 
 
 def _without_cotangents(_: Any, *args: Any, **__: Any) -> list[None]:

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from hostcall._functions import source_location
 from hostcall._functions.options import Options
-from hostcall._functions.user_function import UserFunction, gradients_by
+from hostcall._functions.user_function import UserFunction, gradients_by, wrong_gradient
 from hostcall._ops import lookup, tape_residuals
 from hostcall._ops.callback_spec import EagerSpec, ResidualMode, ShapeFunction
 from hostcall._ops.emit import script_ops
@@ -67,12 +67,8 @@ def check_gradients(
             continue
         dtype, shape = tf.as_dtype(gradient.dtype), tf.TensorShape(gradient.shape)
         if dtype != tensor.dtype or not shape.is_compatible_with(tensor.shape):
-            raise ValueError(
-                f"hostcall: grad, {source_location.of_function(grad)}, returned a gradient of "
-                f"{dtype.name}{shape} for input {number}, which is "
-                f"{tensor.dtype.name}{tensor.shape}. A gradient has the dtype and the shape of "
-                "what it is of."
-            )
+            wanted = f"{tensor.dtype.name}{tensor.shape}"
+            raise wrong_gradient(grad, f"{dtype.name}{shape}", number, wanted)
 
 
 class DerivedSpec(EagerSpec):
