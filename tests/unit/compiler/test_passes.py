@@ -16,7 +16,7 @@ from hostcall._compiler import plan, refusals
 from hostcall._compiler.clusters.partitioner import Partitioner
 from hostcall._compiler.one_program import async_calls, host_regions, ordering
 from hostcall._compiler.semantics import failures
-from hostcall._compiler.sizes import analysis, shape_agnostic
+from hostcall._compiler.sizes import marks, shape_agnostic
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph.program import ProgramModel
 from hostcall._tf.types import FunctionDefLibrary
@@ -71,7 +71,7 @@ def order(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
 
 
 def graph_values(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
-    return analysis.marked_for_host(library, entry).function
+    return marks.marked_for_host(library, entry).function
 
 
 def graph_errors(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
