@@ -29,7 +29,7 @@ from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph import op_kinds
 from hostcall._tf.types import GraphDef, MetaGraphDef, NodeDef, SavedModel
 from hostcall._tools.explain.callback_facts import KINDS, SHAPES, Bodies
-from hostcall_runtime import _leave
+from hostcall_runtime import _permissions
 from hostcall_runtime._errors import ProgramError, counted
 
 
@@ -512,7 +512,7 @@ def _keras() -> types.ModuleType | None:
 
 def _missing(module: str) -> str:
     """Return that there is no such module here, or ""."""
-    return "" if _leave.has_module(module) else _leave.why_missing(module)
+    return "" if _permissions.has_module(module) else _permissions.why_missing(module)
 
 
 def inspect_program(path: Path) -> Inspection:
@@ -549,9 +549,9 @@ def _function(callback: Any, program: str) -> PythonFunction:
         module = place.partition(":")[0]
         given_name, problem = None, _missing(module)
         if problem:
-            write = _leave.line_for_directory(module)
-        elif (reason := _leave.why_not(place)) is not None:
-            problem, write = reason, _leave.line_for(place)
+            write = _permissions.line_for_directory(module)
+        elif (reason := _permissions.why_not(place)) is not None:
+            problem, write = reason, _permissions.line_for(place)
     return PythonFunction(
         callback.name,
         callback.function,
