@@ -107,7 +107,7 @@ def configure(
         - `"graph"`: those of the same function without `jit_compile=True`. Where TensorFlow's
           kernel raises an error for values (an index out of range, an integer divided by zero, an
           assertion), the program raises one of the same class, before it returns results or assigns
-          variables. What XLA computes otherwise (docs/sharp-bits.md lists it) is written in other
+          variables. What XLA computes differently (docs/sharp-bits.md lists it) is written in other
           ops, or the program calls TensorFlow's kernel. The default;
         - `"xla"`: XLA's, but for the results that XLA gets plainly wrong.
       functions: the functions in which `semantics` holds, one of

@@ -150,7 +150,7 @@ def _read(token: str, nodes: list[Any]) -> tuple[str, tokens.Record | None, toke
 def _with_leave(
     record: tokens.Record, pickled: tokens.Pickled, path: str
 ) -> tuple[tokens.Record, tokens.Problem | None]:
-    """Return the record, with permission to call its pickle if the user gives it, and the problem."""
+    """Return the record, whose pickle may be called if the user permits it, and the problem."""
     problem = pickled_functions.read_pickle(pickled.sha256, path)
     if not pickled_functions.allows_pickles.get():
         return record.with_leave(""), problem

@@ -89,7 +89,7 @@ def _complaint(tensorflow: Any, handler: object) -> str:
     if makes_state:
         return (
             f"it makes a state when a program is compiled, and handlers of version {major}.{minor} "
-            f"of XLA's FFI keep a state otherwise than TensorFlow's {own} does. Register one for "
+            f"of XLA's FFI keep a state in another way than TensorFlow's {own}. Register one for "
             "the stage of execution alone."
         )
     return ""

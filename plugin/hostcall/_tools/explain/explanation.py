@@ -31,7 +31,7 @@ class Explanation(_report.Report):
       risks: the ops that XLA may get wrong, in functions that stock TensorFlow compiles.
       checks: the errors of values that compiled programs raise as graph mode does, one for each op
         that has some, in functions that hostcall takes.
-      rewritten: the ops there that XLA computes otherwise than graph mode, and which are therefore
+      rewritten: the ops there that XLA computes unlike graph mode, and which are therefore
         written in other ops or computed on the host.
 
     Examples:
@@ -137,7 +137,7 @@ def _tables(explanation: Explanation) -> Iterator[Table]:
     if explanation.rewritten:
         reasons = ((one, _rewriting(one)) for one in explanation.rewritten)
         columns = {"op": folded(4), "why, and how": folded(5)}
-        yield Table(columns, _by_kind(reasons), "What XLA would compute otherwise")
+        yield Table(columns, _by_kind(reasons), "What XLA would compute differently")
     yield from (_transfer_table(one) for one in explanation.functions if one.transfers)
 
 

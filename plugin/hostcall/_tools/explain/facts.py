@@ -222,7 +222,7 @@ class ValueCheck(_Located):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rewritten(_Located):
-    """An op whose value XLA's kernel computes otherwise, and which has graph mode's all the same.
+    """An op whose value XLA's kernel computes differently, and which has graph mode's all the same.
 
     Attributes:
       op: the type of the op.

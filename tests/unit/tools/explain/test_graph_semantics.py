@@ -155,7 +155,7 @@ def test_text_and_page_group_equal_ones() -> None:
     assert len(explanation.checks) == 5
     for shown in (str(explanation), explanation.to_html()):
         assert_says(shown, "Checks of values", "GatherV2, 5 ops", "raises, as in graph mode")
-        assert_says(shown, "What XLA would compute otherwise", "Mul", "square of an integer")
+        assert_says(shown, "What XLA would compute differently", "Mul", "square of an integer")
         assert shown.count("GatherV2, 5 ops") == 1
     found = json.loads(json.dumps(explanation.to_dict()))
     assert len(found["checks"]) == 5
