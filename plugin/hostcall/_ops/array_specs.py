@@ -136,7 +136,7 @@ class LendingSpec(BorrowingSpec):
         """Call the function; raise a ResultError if memory that it was lent is still in use."""
         loans = prepared().Loans([np.asarray(array) for array in arrays])
         try:
-            returned = _owned(_device_arrays.take_on_host(function(*loans.shown()), self.title))
+            returned = _owned(_device_arrays.take_on_host(function(*loans.shown), self.title))
             is_used = loans.any_is_used()
         finally:
             loans.end()

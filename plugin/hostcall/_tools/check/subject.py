@@ -293,7 +293,7 @@ class Subject:
         """Call a function that takes arrays where they lie: one with `memory="device"`."""
         loans = prepared().Loans([np.asarray(value) for value in values])
         try:
-            returned = self.function(*self.inputs.pack(loans.shown()))
+            returned = self.function(*self.inputs.pack(loans.shown))
             returned = _device_arrays.take_on_host(returned, self.description)
             returned = tf.nest.map_structure(copy.copy, returned)
             return Called(returned=returned, kept=bool(loans.any_is_used()), arguments=values)
