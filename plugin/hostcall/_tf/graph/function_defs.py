@@ -21,6 +21,7 @@ import tensorflow as tf
 
 from hostcall._tf import token_registry
 from hostcall._tf.graph import attributes, op_kinds, protos
+from hostcall._tf.graph.solver import reach
 from hostcall._tf.types import (
     AnyNode,
     ArgDef,
@@ -252,15 +253,12 @@ def reachable(library: FunctionDefLibrary, entry: str) -> dict[str, Any]:
 
 def reachable_in(functions: Mapping[str, Any], entry: str) -> dict[str, Any]:
     """Return the same as `reachable`, for a mapping from names to functions."""
-    found: dict[str, Any] = {}
-    pending = [entry]
-    while pending:
-        name = pending.pop()
-        if name in functions and name not in found:
-            found[name] = functions[name]
-            for node in calls_in(functions[name], functions):
-                pending.extend(called_functions(node, functions))
-    return found
+
+    def called(name: str) -> Iterator[str]:
+        for node in calls_in(functions[name], functions) if name in functions else ():
+            yield from called_functions(node, functions)
+
+    return {name: functions[name] for name in reach([entry], called) if name in functions}
 
 
 def new_functions(before: FunctionDefLibrary, after: FunctionDefLibrary) -> list[Any]:
@@ -374,19 +372,14 @@ def live_nodes(function: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
     """Return the names of the nodes that a result or a stateful op of a function needs."""
     # Stateful ops that were replaced are not needed.
     nodes = {node.name: node for node in function.node_def}
-    pending = [*map(source, function.ret.values()), *function.control_ret.values()]
-    pending += [
+    starts = [*map(source, function.ret.values()), *function.control_ret.values()]
+    starts += [
         node.name
         for node in nodes.values()
         if definition_of(node, functions).is_stateful and not is_replaced(node)
     ]
-    live: set[str] = set()
-    while pending:
-        name = pending.pop()
-        if name in nodes and name not in live:
-            live.add(name)
-            pending.extend(map(source, nodes[name].input))
-    return live
+    found = reach(starts, lambda name: map(source, nodes[name].input) if name in nodes else ())
+    return nodes.keys() & found
 
 
 def drop_dead_nodes(function: FunctionDef, functions: Mapping[str, Any]) -> None:
