@@ -27,6 +27,7 @@ from hostcall._saved import decoding, pickled_functions, tokens
 from hostcall._tf import concrete_functions, script_op_graphs, token_registry
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph import op_kinds
+from hostcall._tf.graph.solver import reach
 from hostcall._tf.types import GraphDef, MetaGraphDef, NodeDef, SavedModel
 from hostcall._tools.explain.callback_facts import KINDS, SHAPES, Bodies
 from hostcall_runtime import _permissions
@@ -399,17 +400,17 @@ def reached_from(graph: GraphDef, roots: Mapping[str, list[str]]) -> dict[str, l
     functions = defs.by_name(graph.library)
     nodes = {node.name: node for node in graph.node}
     reached: dict[str, list[str]] = {}
+
+    def steps(at: str) -> Iterator[str]:
+        inputs = nodes[at].input if at in nodes else ()
+        yield from (value.removeprefix("^").partition(":")[0] for value in inputs)
+        inside = functions[at].node_def if at in functions else [nodes[at]] * (at in nodes)
+        for node in inside:
+            yield from defs.called_functions(node, functions)
+
     for root, names in roots.items():
-        seen, pending = {root}, [root]
-        while pending:
-            at = pending.pop()
+        for at in reach([root], steps):
             reached[at] = list(dict.fromkeys([*reached.get(at, []), *names]))
-            inputs = nodes[at].input if at in nodes else ()
-            steps = [value.removeprefix("^").partition(":")[0] for value in inputs]
-            inside = functions[at].node_def if at in functions else [nodes[at]] * (at in nodes)
-            steps += [name for node in inside for name in defs.called_functions(node, functions)]
-            pending += [step for step in steps if step not in seen]
-            seen.update(steps)
     return reached
 
 

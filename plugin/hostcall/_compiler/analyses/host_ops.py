@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hostcall._compiler.analyses import node_places, turns
@@ -20,6 +20,7 @@ from hostcall._compiler.route_selection import Choice
 from hostcall._ops import settings
 from hostcall._tf.graph import attributes, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
+from hostcall._tf.graph.solver import reach
 from hostcall._tf.types import AnyNode, FunctionDef, NodeDef
 from hostcall_runtime._errors import LoweringError
 from hostcall_runtime._scheduling import Side
@@ -51,17 +52,18 @@ class _DataConstants:
     def index_nodes(self, function: FunctionDef, found: set[str]) -> set[str]:
         """Return the nodes that compute operands of those found, and are too small to compile."""
         nodes = {node.name: node for node in function.node_def}
-        pending = []
-        for name in found:
-            operands = self._operands(function.signature.name, nodes[name])
-            pending += [defs.source(nodes[name].input[i]) for i in operands]
-        seen: set[str] = set()
-        while pending:
-            node = nodes.get(pending.pop())
-            if node is not None and node.name not in seen and node.op in _INDEX_OPS:
-                seen.add(node.name)
-                pending += map(defs.source, defs.data_inputs(node))
-        return seen - found
+
+        def index_ops(values: Iterable[str]) -> Iterator[str]:
+            names = map(defs.source, values)
+            return (name for name in names if name in nodes and nodes[name].op in _INDEX_OPS)
+
+        starts = [
+            nodes[name].input[i]
+            for name in found
+            for i in self._operands(function.signature.name, nodes[name])
+        ]
+        computing = reach(index_ops(starts), lambda name: index_ops(defs.data_inputs(nodes[name])))
+        return set(computing) - found
 
     def _operands(self, function: str, node: NodeDef) -> list[int]:
         if node.op.startswith("Xla") or node.op in self._functions or defs.callees(node):

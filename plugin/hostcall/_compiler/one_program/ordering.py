@@ -29,6 +29,7 @@ from hostcall._compiler.analyses.effects import Effects
 from hostcall._ops.tape_residuals import ResidualMode
 from hostcall._tf.graph import attributes, function_edits, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
+from hostcall._tf.graph.solver import reach
 from hostcall._tf.types import (
     FunctionDef,
     FunctionDefLibrary,
@@ -317,14 +318,8 @@ class _Orderer:
             for node in defs.nodes_of(function, op_kinds.IDENTITIES)
             for i, value in enumerate(node.input)
         }
-        values = {function.ret[name] for name in results}
-        pending = list(values)
-        while pending:
-            value = identities.get(pending.pop())
-            if value is not None and value not in values:
-                values.add(value)
-                pending.append(value)
-        return values
+        returned = [function.ret[name] for name in results]
+        return set(reach(returned, lambda v: [identities[v]] if v in identities else ()))
 
     def _consumed(self, function: FunctionDef) -> set[str]:
         """Return the values that have users, if one may be a tape residual's handle."""

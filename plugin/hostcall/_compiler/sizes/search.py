@@ -9,7 +9,7 @@ costs less. If all ops must be in one program, that is an error.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -21,6 +21,7 @@ from hostcall._compiler.sizes import sources, stand_ins, windows
 from hostcall._compiler.sizes.flow import Flow, Offence, symbol_maker
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph import op_kinds
+from hostcall._tf.graph.solver import solve
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeDef
 from hostcall_runtime._errors import LoweringError
 
@@ -170,15 +171,16 @@ class Search:
 def _loops_around(functions: Functions, entry: str) -> dict[str, int]:
     """Return the largest number of loops that each function of a program runs inside of."""
     around = {entry: 0}
-    pending = [entry]
-    while pending:
-        name = pending.pop()
+
+    def pass_on(name: str) -> Iterator[str]:
         for node in defs.calls_in(functions[name], functions):
             loops = around[name] + (node.op in op_kinds.LOOP_OPS)
             for called in defs.called_functions(node, functions):
                 if called in functions and around.get(called, -1) < loops:
                     around[called] = loops
-                    pending.append(called)
+                    yield called
+
+    solve([entry], pass_on)
     return around
 
 

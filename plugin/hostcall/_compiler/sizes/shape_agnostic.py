@@ -11,6 +11,7 @@ from hostcall._ops.array_specs import NativeSpec
 from hostcall._ops.structures import BoundedSpec
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph import op_kinds, protos
+from hostcall._tf.graph.solver import reach
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall_runtime._errors import LoweringError
 
@@ -85,17 +86,19 @@ class _Uses:
 
     def _are_of_elements(self, value: str) -> bool:
         """Return whether all users of a value use only its elements, not its shape."""
-        pending = [value]
-        while pending:
-            value = pending.pop()
-            if value in self._returned:
-                return False
-            for node, index in self._takers.get(value, ()):
-                if node.op in shape_demands.ELEMENTWISE and index == 0:
-                    pending.append(f"{node.name}:{_result_name(node)}:0")
-                elif node.op not in _TAKE_ELEMENTS or index != 0:
-                    return False
-        return True
+
+        def same_elements(value: str) -> Iterator[str]:
+            for node, _ in self._takers.get(value, ()):
+                if node.op in shape_demands.ELEMENTWISE:
+                    yield f"{node.name}:{_result_name(node)}:0"
+
+        def is_of_elements(value: str) -> bool:
+            return value not in self._returned and all(
+                index == 0 and node.op in shape_demands.ELEMENTWISE | _TAKE_ELEMENTS
+                for node, index in self._takers.get(value, ())
+            )
+
+        return all(map(is_of_elements, reach([value], same_elements)))
 
 
 def _result_name(node: NodeDef) -> str:
