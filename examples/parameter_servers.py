@@ -24,7 +24,7 @@ service = tf.data.experimental.service
     result=tf.TensorSpec([2], tf.float32), name="examples::read_record", stateful=False
 )
 def read_record(index: np.ndarray) -> np.ndarray:
-    """Such as of a file in your own format."""
+    """Read a record, for example from a file in your own format."""
     return np.array([index, 2 * index + 1], np.float32)
 
 
