@@ -73,9 +73,9 @@ def test_a_model_can_be_trained_after_it_was_explained() -> None:
 
 
 def test_without_a_batch_or_compile() -> None:
-    with pytest.raises(TypeError, match=r"hostcall\.explain\(model, x, y\) the step of fit"):
+    with pytest.raises(TypeError, match=r"hostcall\.explain\(model, x, y\) for the step of fit"):
         hostcall.explain(model())
-    with pytest.raises(TypeError, match=r"hostcall\.explain\(model, x, y\) the step of fit"):
+    with pytest.raises(TypeError, match=r"hostcall\.explain\(model, x, y\) for the step of fit"):
         hostcall.explain(model(), X, z=X)
     with pytest.raises(TypeError, match=r"noisy is not compiled.*model\.compile"):
         hostcall.explain(model(), X, Y)
