@@ -330,4 +330,4 @@ def _rules(library: FunctionDefLibrary, device: str, everything: bool) -> Rules:
         without_kernel = everything and not (node.op in names or has_kernel(node))
         return without_kernel or _asks_for_partition(node)
 
-    return Rules(choose, has_kernel, marked)
+    return Rules(choose, has_kernel, marked, everything)

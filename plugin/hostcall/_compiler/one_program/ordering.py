@@ -70,7 +70,7 @@ def _users(function: FunctionDef, controls: Iterable[str]) -> dict[str, list[Any
     """Return the nodes that wait for each of some control inputs."""
     users: dict[str, list[Any]] = {control: [] for control in controls}
     for node in function.node_def:
-        inputs = node.input
+        inputs = node.input[:]
         if not inputs or inputs[-1][0] != "^":  # control inputs come last
             continue
         for value in inputs:
@@ -174,7 +174,7 @@ class _Orderer:
         """Yield the nodes with side effects in a unit, with those that plain calls inline."""
         if name in inside or name not in self._functions:
             return
-        for node in self._functions[name].node_def:
+        for node in self._may_have_effects(self._functions[name]):
             if op_kinds.is_ordered(node):
                 if attributes.AFTER_EFFECTS not in node.attr:
                     yield node
@@ -267,11 +267,9 @@ class _Orderer:
 
     def _effects_of(self, function: FunctionDef) -> list[Any]:
         """Return the nodes of a function with side effects, callees included, in their order."""
-        known = self._functions
-        may_have_some = [n for n in function.node_def if (op := n.op) in _EFFECT_OPS or op in known]
         found = [
             node
-            for node in may_have_some
+            for node in self._may_have_effects(function)
             if op_kinds.is_ordered(node)
             or attributes.AFTER_RAISE in node.attr
             or self._effects.of_callees(node)
@@ -280,6 +278,11 @@ class _Orderer:
             return found
         names = {node.name for node in found}
         return [node for node in defs.program_order(function) if node.name in names]
+
+    def _may_have_effects(self, function: FunctionDef) -> list[Any]:
+        """Return the nodes of a function whose ops may have side effects, callees included."""
+        known = self._functions
+        return [n for n in function.node_def if (op := n.op) in _EFFECT_OPS or op in known]
 
     def _refuse(self, why: str, count: int, most: int) -> None:
         if count > most:
@@ -327,7 +330,7 @@ class _Orderer:
             return set()
         consumed = set(function.ret.values())
         for node in function.node_def:
-            consumed.update(node.input)
+            consumed.update(node.input[:])
         return consumed
 
     def _copy_callee(self, node: NodeDef, caller: str) -> FunctionDef:

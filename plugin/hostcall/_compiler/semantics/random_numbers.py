@@ -484,6 +484,8 @@ def _is_threefry(node: NodeDef, nodes: Mapping[str, Any]) -> bool:
 def separate(library: FunctionDefLibrary, entry: str) -> set[str]:
     """Give each call of a function its own copy of the states in it; return changed functions."""
     functions = defs.by_name(library)
+    if not any(True for _ in defs.all_nodes(library, _SEEDED | _SEEDED_ON_HOST)):
+        return set()
     drawing = Effects(functions, _is_seeded, _SEEDED | _SEEDED_ON_HOST)
     if not drawing.of_function(entry):
         return set()

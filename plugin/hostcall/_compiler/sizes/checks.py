@@ -133,6 +133,6 @@ def _guard(edits: FunctionEdits, node: NodeDef, types: defs.Types) -> None:
         name=edits.unused(f"{node.name}/guard"), op="HostcallGuard", input=alone.taken
     )
     guard.attr["T"].list.type.extend(map(types.of, alone.taken))
-    guard.attr["op"].s = alone.function.SerializeToString()
+    guard.attr["op"].s = alone.function.SerializeToString(deterministic=True)
     edits.before(node.name, [guard])
     node.input.append(f"^{guard.name}")

@@ -51,10 +51,14 @@ class Search:
     ) -> None:
         # The functions that the entry reaches, by name.
         self.functions: dict[str, FunctionDef] = defs.reachable(library, entry)
-        # Those of them that XLA may get.
-        self.compiled = {n: f for n, f in self.functions.items() if not defs.has_frames(f)}
+        # Python's object of a node is made anew for each look, unless there is one.
+        self._nodes = [n for function in self.functions.values() for n in function.node_def]
         # Most functions hold none of the ops that the search looks for.
-        self._kinds = {n.op for function in self.functions.values() for n in function.node_def}
+        self._kinds = {node.op for node in self._nodes}
+        # Those of them that XLA may get.
+        self.compiled = self.functions
+        if self.has(defs.FRAME_OPS):
+            self.compiled = {n: f for n, f in self.functions.items() if not defs.has_frames(f)}
         self._entry = entry
         self._is_on_host = is_on_host
         self._of_graph = of_graph

@@ -355,15 +355,18 @@ def in_order(nodes: list[Any], before: list[list[int]]) -> list[Any]:
     for i, waited in enumerate(before):
         for j in waited:
             after[j].append(i)
-    ready = [i for i, count in enumerate(left) if not count]
+    ready: list[int] = []  # a heap of those that were passed over, and wait for nothing any more
     order: list[int] = []
-    while ready:
-        done = heapq.heappop(ready)
-        order.append(done)
-        for i in after[done]:
-            left[i] -= 1
-            if not left[i]:
-                heapq.heappush(ready, i)
+    for position in range(len(nodes)):
+        if not left[position]:
+            heapq.heappush(ready, position)
+        while ready:
+            done = heapq.heappop(ready)
+            order.append(done)
+            for i in after[done]:
+                left[i] -= 1
+                if i <= position and not left[i]:
+                    heapq.heappush(ready, i)
     if len(order) < len(nodes):
         names = ", ".join(repr(nodes[i].name) for i, count in enumerate(left) if count)
         raise RuntimeError(_CYCLE.format(nodes=names))

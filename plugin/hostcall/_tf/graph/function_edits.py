@@ -116,10 +116,11 @@ class FunctionEdits:
     def _insert(self) -> None:
         """Add the nodes that stand in front of others, or behind them."""
         new: list[tuple[int, Any]] = []  # each with the number of nodes in front of it
+        beside = self._before.keys() | self._after.keys()
         for i, node in enumerate(self._function.node_def):
-            name = node.name
-            new += ((i, one) for one in self._before.get(name, ()))
-            new += ((i + 1, one) for one in self._after.get(name, ()))
+            if (name := node.name) in beside:
+                new += ((i, one) for one in self._before.get(name, ()))
+                new += ((i + 1, one) for one in self._after.get(name, ()))
         if len(new) <= defs.MOST_IN_PLACE:
             for i, node in reversed(new):
                 self._function.node_def.insert(i, node)
