@@ -15,7 +15,7 @@ for python in "${PYTHON:-}" python3.13 "$HOME"/.pyenv/versions/3.13*/bin/python3
   "$python" -c "" 2>/dev/null && break
 done
 "$python" -m venv "$folder/venv"
-"$folder/venv/bin/pip" install --quiet tensorflow-cpu==2.21.0 numpy==2.5.5
+"$folder/venv/bin/pip" install --quiet --no-compile tensorflow-cpu==2.21.0 numpy==2.5.5
 cat >"$folder/program.py" <<'END'
 import numpy as np
 import tensorflow as tf

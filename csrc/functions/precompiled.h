@@ -2,7 +2,7 @@
 // what they use all the same: wheels are built without this.
 #pragma once
 
-#define EIGEN_USE_THREADS  // run_devices.cc wants Eigen's thread pools
+#define EIGEN_USE_THREADS  // launch.cc wants Eigen's thread pools
 
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/framework/function.h"

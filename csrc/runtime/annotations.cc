@@ -38,8 +38,7 @@ void Annotated::End() {
 void DefineAnnotations(nb::module_& m) {
   m.def("annotate", &Annotate, nb::arg("type").none(),
         "Set the class of the events that calls are: contexts, made of a callback's label. With "
-        "None, "
-        "calls are no events.");
+        "None, calls are not events.");
 }
 
 }  // namespace hostcall

@@ -11,7 +11,7 @@
 
 namespace hostcall {
 
-// The class of the events, or null while calls are none. It makes a context out of a label.
+// The class of the events, or null while calls are not events. It makes a context out of a label.
 inline std::atomic<PyObject*> annotation{nullptr};
 
 // The event of a call, from here to the end of the scope. Needs the GIL. Never throws: a call does

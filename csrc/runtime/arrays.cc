@@ -41,9 +41,7 @@ nb::object BorrowedView(const Buffer& buffer, Dims true_dims, int flags) {
   }
   PyCapsule_SetContext(owner.ptr(), const_cast<BufferProviderApi*>(api));
   PyCapsule_SetDestructor(owner.ptr(), &EndHold);
-  nb::object view = View(buffer, true_dims, flags);
-  if (PyArray_SetBaseObject(AsArray(view), owner.release().ptr()) < 0) throw nb::python_error();
-  return view;
+  return View(buffer, true_dims, flags, std::move(owner));
 }
 
 }  // namespace
@@ -54,7 +52,18 @@ nb::tuple TupleOf(Dims dims) {
   return nb::tuple(items);
 }
 
-nb::object View(const Buffer& buffer, Dims true_dims, int flags) {
+nb::object ArrayOver(void* data, nb::object descr, Dims dims, const npy_intp* strides, int flags,
+                     nb::object base) {
+  nb::object array = Checked(PyArray_NewFromDescr(
+      &PyArray_Type, AsDescr(descr.release()), static_cast<int>(dims.size()),
+      const_cast<npy_intp*>(dims.begin()), const_cast<npy_intp*>(strides), data, flags, nullptr));
+  if (base.is_valid() && PyArray_SetBaseObject(AsArray(array), base.release().ptr()) < 0) {
+    throw nb::python_error();
+  }
+  return array;
+}
+
+nb::object View(const Buffer& buffer, Dims true_dims, int flags, nb::object base) {
   nb::object descr = DtypeOf(buffer.dtype).descr;
   SmallVector<npy_intp, 8> strides;
   strides.resize(true_dims.size());
@@ -63,9 +72,8 @@ nb::object View(const Buffer& buffer, Dims true_dims, int flags) {
     strides[i] = stride;
     stride *= buffer.dims[i];
   }
-  return Checked(PyArray_NewFromDescr(
-      &PyArray_Type, AsDescr(descr.release()), static_cast<int>(true_dims.size()),
-      const_cast<npy_intp*>(true_dims.begin()), strides.data(), buffer.data, flags, nullptr));
+  return ArrayOver(buffer.data, std::move(descr), true_dims, strides.data(), flags,
+                   std::move(base));
 }
 
 void CopyInto(nb::handle to, nb::handle from) {

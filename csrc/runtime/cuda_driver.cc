@@ -79,7 +79,7 @@ CudaDriver::CudaDriver(const std::string& path)
   Find(error_name_, "cuGetErrorName", missing);
   Find(error_text_, "cuGetErrorString", missing);
   if (!missing.empty())
-    throw Unusable(path, "is no such driver: it lacks " + Listed(missing) + ".");
+    throw Unusable(path, "is not such a driver: it lacks " + Listed(missing) + ".");
 }
 
 void CudaDriver::CopyToHost(void* to, const void* from, size_t size, CudaStream stream) const {

@@ -43,16 +43,12 @@ class ForeignArray {
   // Returns a read-only array over the same memory, which `self` keeps.
   static nb::object View(const nb::object& self, nb::object descr) {
     const Array& array = nb::cast<const ForeignArray&>(self).array_;
-    const auto rank = array.ndim();
     const npy_intp size = PyDataType_ELSIZE(AsDescr(descr));
-    std::vector<npy_intp> shape(array.shape_ptr(), array.shape_ptr() + rank);
-    std::vector<npy_intp> strides(rank);
-    for (size_t i = 0; i < rank; ++i) strides[i] = array.stride(i) * size;
-    nb::object view = Checked(PyArray_NewFromDescr(
-        &PyArray_Type, AsDescr(descr.release()), static_cast<int>(rank), shape.data(),
-        strides.data(), const_cast<void*>(array.data()), /*flags=*/0, nullptr));
-    nb::object base = self;
-    if (PyArray_SetBaseObject(AsArray(view), base.release().ptr()) < 0) throw nb::python_error();
+    std::vector<npy_intp> strides(array.ndim());
+    for (size_t i = 0; i < strides.size(); ++i) strides[i] = array.stride(i) * size;
+    nb::object view =
+        ArrayOver(const_cast<void*>(array.data()), std::move(descr),
+                  {array.shape_ptr(), array.ndim()}, strides.data(), /*flags=*/0, self);
     PyArray_UpdateFlags(AsArray(view), NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED);
     return view;
   }

@@ -5,7 +5,9 @@
 #include <nanobind/stl/shared_ptr.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <thread>
 #include <utility>
 
@@ -25,6 +27,8 @@ nb::object& device_array = *new nb::object();
 // The time of one wait for others to let go of memory, and the number of waits.
 constexpr std::chrono::milliseconds kPause{5};
 constexpr int kTries = 100;
+
+std::vector<int64_t> ToVector(Dims dims) { return {dims.begin(), dims.end()}; }
 
 std::vector<int64_t> StridesOf(Dims allocated) {
   std::vector<int64_t> strides(allocated.size());
@@ -54,84 +58,108 @@ void CheckIsPlain(const Buffer& buffer) {
 
 }  // namespace
 
-// One user of the memory, which keeps it by its owner.
-struct Loan::Use {
-  explicit Use(const std::shared_ptr<Loan>& of) : loan(of), owner(of->owner_) { ++loan->uses_; }
-  ~Use() { --loan->uses_; }
-  Use(const Use&) = delete;
-  Use& operator=(const Use&) = delete;
+// A lent array, which a DeviceArray shows to users. All members need the GIL.
+class Loan {
+ public:
+  // Lends a NumPy array, which is kept while its memory has a user.
+  explicit Loan(nb::object array)
+      : owner_(Checked(UntilExit([&] {
+          return PyArray_FromAny(array.ptr(), nullptr, 0, 0,
+                                 NPY_ARRAY_CARRAY_RO | NPY_ARRAY_NOTSWAPPED | NPY_ARRAY_ENSUREARRAY,
+                                 nullptr);
+        }))),
+        data_(PyArray_DATA(AsArray(owner_))),
+        dtype_(nb::borrow(reinterpret_cast<PyObject*>(PyArray_DESCR(AsArray(owner_))))),
+        shape_(ToVector(DimsOf(AsArray(owner_)))),
+        strides_(StridesOf(DimsOf(AsArray(owner_)))) {}
 
-  const std::shared_ptr<Loan> loan;
-  const nb::object owner;
+  // Lends a device's memory, which nothing can keep from being freed.
+  Loan(const Buffer& buffer, const Place& place)
+      : data_(buffer.data),
+        dtype_(DtypeOf(buffer.dtype).descr),
+        shape_(ToVector(buffer.shape())),
+        strides_(StridesOf(buffer.dims)),
+        place_(place) {}
+
+  Loan(const Loan&) = delete;
+  Loan& operator=(const Loan&) = delete;
+
+  bool is_over() const { return over_; }
+  nb::tuple shape() const { return TupleOf(shape_); }
+  nb::tuple strides() const { return TupleOf(strides_); }  // in elements
+  nb::object dtype() const { return dtype_; }
+  const Place& place() const { return place_; }
+
+  // Returns an object with DLPack's two methods, for one more user of the memory. `code` and `bits`
+  // are DLPack's dtype.
+  static nb::object Export(const std::shared_ptr<Loan>& loan, int code, int bits) {
+    const nb::dlpack::dtype dtype{static_cast<uint8_t>(code), static_cast<uint8_t>(bits), 1};
+    const std::vector<size_t> shape(loan->shape_.begin(), loan->shape_.end());
+    const nb::object use = NewUse(loan);
+    return nb::cast(nb::ndarray<nb::array_api, nb::ro>(loan->data_, shape.size(), shape.data(), use,
+                                                       loan->strides_.data(), dtype,
+                                                       loan->place_.type, loan->place_.id));
+  }
+
+  // Returns a read-only NumPy array, for one more user of the host's memory.
+  static nb::object View(const std::shared_ptr<Loan>& loan) {
+    nb::object use = NewUse(loan);
+    if (!loan->owner_.is_valid()) throw nb::buffer_error("hostcall: the array is on a device");
+    return ArrayOver(loan->data_, loan->dtype_, loan->shape_, nullptr, /*flags=*/0, std::move(use));
+  }
+
+  // Returns the address, for a user who keeps the object that shows the loan.
+  uintptr_t Expose() {
+    CheckLasts();
+    exposed_ = true;
+    return reinterpret_cast<uintptr_t>(data_);
+  }
+
+  // Returns whether the memory has a user. `shown` shows this loan, and has one reference.
+  bool IsUsed(nb::handle shown) const {
+    return uses_ > 0 || (exposed_ && Py_REFCNT(shown.ptr()) > 1);
+  }
+
+  // Ends the loan: the object that shows it refuses all use from now on.
+  void End() {
+    over_ = true;
+    owner_ = nb::object();  // users have their own references
+  }
+
+ private:
+  // One user of the memory, which keeps it by its owner.
+  struct Use {
+    explicit Use(const std::shared_ptr<Loan>& of) : loan(of), owner(of->owner_) { ++loan->uses_; }
+    ~Use() { --loan->uses_; }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+    const std::shared_ptr<Loan> loan;
+    const nb::object owner;
+  };
+
+  void CheckLasts() const {
+    if (over_) throw nb::buffer_error("hostcall: the array was lent for a call that has ended");
+  }
+
+  static nb::object NewUse(const std::shared_ptr<Loan>& loan) {
+    loan->CheckLasts();
+    auto use = std::make_unique<Use>(loan);
+    nb::capsule capsule(use.get(), [](void* used) noexcept { delete static_cast<Use*>(used); });
+    use.release();
+    return capsule;
+  }
+
+  nb::object owner_;  // null for a device's memory, and when the loan is over
+  void* const data_;
+  const nb::object dtype_;
+  const std::vector<int64_t> shape_;
+  const std::vector<int64_t> strides_;
+  const Place place_;
+  std::atomic<int> uses_{0};
+  bool exposed_ = false;
+  bool over_ = false;
 };
-
-Loan::Loan(nb::object array)
-    : owner_(Checked(UntilExit([&] {
-        return PyArray_FromAny(array.ptr(), nullptr, 0, 0,
-                               NPY_ARRAY_CARRAY_RO | NPY_ARRAY_NOTSWAPPED | NPY_ARRAY_ENSUREARRAY,
-                               nullptr);
-      }))),
-      data_(PyArray_DATA(AsArray(owner_))),
-      dtype_(nb::borrow(reinterpret_cast<PyObject*>(PyArray_DESCR(AsArray(owner_))))) {
-  const Dims dims = DimsOf(AsArray(owner_));
-  shape_.assign(dims.begin(), dims.end());
-  strides_ = StridesOf(dims);
-}
-
-Loan::Loan(const Buffer& buffer, const Place& place)
-    : data_(buffer.data), dtype_(DtypeOf(buffer.dtype).descr), place_(place) {
-  const Dims dims = buffer.shape();
-  shape_.assign(dims.begin(), dims.end());
-  strides_ = StridesOf(buffer.dims);
-}
-
-nb::object Loan::Export(const std::shared_ptr<Loan>& loan, int code, int bits) {
-  loan->CheckLasts();
-  const nb::dlpack::dtype dtype{static_cast<uint8_t>(code), static_cast<uint8_t>(bits), 1};
-  const std::vector<size_t> shape(loan->shape_.begin(), loan->shape_.end());
-  const nb::object use = NewUse(loan);
-  return nb::cast(nb::ndarray<nb::array_api, nb::ro>(loan->data_, shape.size(), shape.data(), use,
-                                                     loan->strides_.data(), dtype,
-                                                     loan->place_.type, loan->place_.id));
-}
-
-nb::object Loan::View(const std::shared_ptr<Loan>& loan) {
-  loan->CheckLasts();
-  if (!loan->owner_.is_valid()) throw nb::buffer_error("hostcall: the array is on a device");
-  nb::object use = NewUse(loan);
-  nb::object descr = loan->dtype_;
-  nb::object view = Checked(PyArray_NewFromDescr(
-      &PyArray_Type, AsDescr(descr.release()), static_cast<int>(loan->shape_.size()),
-      const_cast<npy_intp*>(loan->shape_.data()), nullptr, loan->data_, /*flags=*/0, nullptr));
-  if (PyArray_SetBaseObject(AsArray(view), use.release().ptr()) < 0) throw nb::python_error();
-  return view;
-}
-
-uintptr_t Loan::Expose() {
-  CheckLasts();
-  exposed_ = true;
-  return reinterpret_cast<uintptr_t>(data_);
-}
-
-bool Loan::IsUsed(nb::handle shown) const {
-  return uses_ > 0 || (exposed_ && Py_REFCNT(shown.ptr()) > 1);
-}
-
-void Loan::End() {
-  over_ = true;
-  owner_ = nb::object();  // users have their own references
-}
-
-void Loan::CheckLasts() const {
-  if (over_) throw nb::buffer_error("hostcall: the array was lent for a call that has ended");
-}
-
-nb::object Loan::NewUse(const std::shared_ptr<Loan>& loan) {
-  auto use = std::make_unique<Use>(loan);
-  nb::capsule capsule(use.get(), [](void* used) noexcept { delete static_cast<Use*>(used); });
-  use.release();
-  return capsule;
-}
 
 nb::object Loans::Lend(const Buffer& operand, const Place& place, bool share) {
   // Checked first: NumPy gets these dimensions if the operand is copied.
@@ -171,34 +199,23 @@ void Loans::End() {
 
 namespace {
 
-// The loans of a call that no compiled program makes.
-class LoansOfArrays {
- public:
+// The loans of a call that no compiled program makes, and the objects that show them.
+struct LoansOfArrays : Loans {
   explicit LoansOfArrays(const nb::list& arrays) {
-    for (nb::handle array : arrays) shown_.push_back(loans_.Lend(nb::borrow(array)));
+    for (nb::handle array : arrays) shown.append(Lend(nb::borrow(array)));
   }
+  ~LoansOfArrays() { End(); }  // before others see that the objects go
 
-  nb::list Shown() const {
-    nb::list shown;
-    for (const nb::object& one : shown_) shown.append(one);
-    return shown;
-  }
-
-  bool AnyIsUsed() const { return loans_.AnyIsUsed(); }
-  void End() { loans_.End(); }
-
- private:
-  std::vector<nb::object> shown_;
-  Loans loans_;
+  nb::list shown;
 };
 
 }  // namespace
 
 void DefineLoans(nb::module_& m) {
-  nb::class_<Loan>(m, "Loan", "An array that is lent for a call: see loans.h.")
+  nb::class_<Loan>(m, "Loan", "An array that is lent for a call.")
       .def_prop_ro("is_over", &Loan::is_over)
-      .def_prop_ro("shape", [](const Loan& loan) { return TupleOf(loan.shape()); })
-      .def_prop_ro("strides", [](const Loan& loan) { return TupleOf(loan.strides()); })
+      .def_prop_ro("shape", &Loan::shape)
+      .def_prop_ro("strides", &Loan::strides)
       .def_prop_ro("dtype", &Loan::dtype)
       .def_prop_ro("device",
                    [](const Loan& loan) { return std::pair(loan.place().type, loan.place().id); })
@@ -210,9 +227,9 @@ void DefineLoans(nb::module_& m) {
            "Return the address, for a user who keeps the object that shows the loan.");
   nb::class_<LoansOfArrays>(m, "Loans", "NumPy arrays that are lent for a call.")
       .def(nb::init<const nb::list&>(), nb::arg("arrays"))
-      .def("shown", &LoansOfArrays::Shown, "Return the arguments of the function.")
+      .def_ro("shown", &LoansOfArrays::shown, "The arguments of the function.")
       .def("any_is_used", &LoansOfArrays::AnyIsUsed,
-           "Return whether an array is still used, when the results of `shown` have been released.")
+           "Return whether an array is still used, or an argument referred to elsewhere.")
       .def("end", &LoansOfArrays::End,
            "End the loans, so that the objects that show them refuse further use.");
   m.def(

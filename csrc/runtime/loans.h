@@ -1,11 +1,15 @@
-// Arrays lent to a function for one call. Other libraries take them by DLPack, or by
-// __cuda_array_interface__, on a device or the host.
+// Arrays lent to a function for one call, on a device or the host. Users see them as the class
+// DeviceArray of hostcall_runtime._device_arrays.
+//
+// nanobind's ndarray makes DLPack's capsules here and reads them in device_results.cc. It cannot be
+// the lent array itself: it does not end with a call, nor say whether others still have the memory.
+// It shows Python no address, shape and strides of a device's memory, so that there can be no
+// __cuda_array_interface__. NumPy takes no bfloat16 and no float8 from it. And it asks other
+// libraries for a capsule without the stream that their arrays have to be ready on.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
-#include <atomic>
-#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -13,59 +17,9 @@
 
 namespace hostcall {
 
-// A lent array. The class DeviceArray of hostcall_runtime._device_arrays shows it to users. All
-// members need the GIL.
-class Loan {
- public:
-  // Lends a NumPy array, which is kept while its memory has a user.
-  explicit Loan(nanobind::object array);
+class Loan;
 
-  // Lends a device's memory, which nothing can keep from being freed.
-  Loan(const Buffer& buffer, const Place& place);
-
-  Loan(const Loan&) = delete;
-  Loan& operator=(const Loan&) = delete;
-
-  bool is_over() const { return over_; }
-  const std::vector<int64_t>& shape() const { return shape_; }
-  const std::vector<int64_t>& strides() const { return strides_; }  // in elements
-  nanobind::object dtype() const { return dtype_; }
-  const Place& place() const { return place_; }
-
-  // Returns an object with DLPack's two methods, for one more user of the memory. `code` and `bits`
-  // are DLPack's dtype.
-  static nanobind::object Export(const std::shared_ptr<Loan>& loan, int code, int bits);
-
-  // Returns a read-only NumPy array, for one more user of the host's memory.
-  static nanobind::object View(const std::shared_ptr<Loan>& loan);
-
-  // Returns the address, for a user who keeps the object that shows the loan.
-  uintptr_t Expose();
-
-  // Returns whether the memory has a user. `shown` shows this loan, and has one reference.
-  bool IsUsed(nanobind::handle shown) const;
-
-  // Ends the loan: the object that shows it refuses all use from now on.
-  void End();
-
- private:
-  struct Use;
-
-  void CheckLasts() const;
-  static nanobind::object NewUse(const std::shared_ptr<Loan>& loan);
-
-  nanobind::object owner_;  // null for a device's memory, and when the loan is over
-  void* data_;
-  nanobind::object dtype_;
-  std::vector<int64_t> shape_;
-  std::vector<int64_t> strides_;
-  Place place_;
-  std::atomic<int> uses_{0};
-  bool exposed_ = false;
-  bool over_ = false;
-};
-
-// The loans of one call, which end with this object.
+// The loans of one call, which end with this object. All members need the GIL.
 class Loans {
  public:
   Loans() = default;

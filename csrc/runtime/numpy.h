@@ -73,9 +73,15 @@ inline bool AreSame(Dims one, Dims other) {
   return true;
 }
 
-// Returns an array over `buffer`'s memory without a copy, to be dropped before the call ends.
-// `true_dims` may be smaller than the allocated sizes, which the strides then step over.
-nanobind::object View(const Buffer& buffer, Dims true_dims, int flags);
+// Returns an array over memory. `base` keeps that, unless it is null. `strides` are bytes, null
+// where there are no gaps.
+nanobind::object ArrayOver(void* data, nanobind::object descr, Dims dims, const npy_intp* strides,
+                           int flags, nanobind::object base);
+
+// Returns an array over `buffer`'s memory without a copy, to be dropped before the call ends
+// unless `base` keeps that memory. `true_dims` may be smaller than the allocated sizes, which the
+// strides then step over.
+nanobind::object View(const Buffer& buffer, Dims true_dims, int flags, nanobind::object base = {});
 
 // Copies values from one array to another. NumPy releases the GIL for larger ones.
 void CopyInto(nanobind::handle to, nanobind::handle from);

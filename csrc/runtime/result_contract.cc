@@ -1,5 +1,3 @@
-#include "result_contract.h"
-
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -10,6 +8,7 @@
 #include "failure.h"
 #include "module.h"
 #include "numpy.h"
+#include "results.h"
 #include "text.h"
 
 namespace nb = nanobind;

@@ -19,7 +19,7 @@ Struct ParseJson(std::string_view text) {
   Struct fields;
   const absl::Status parsed = google::protobuf::json::JsonStringToMessage(text, &fields);
   if (parsed.ok()) return fields;
-  throw Wrong{absl::StrCat("it is no JSON: ", parsed.message().substr(0, 200))};
+  throw Wrong{absl::StrCat("it is not JSON: ", parsed.message().substr(0, 200))};
 }
 
 const Struct& AsObject(const Value& value, const char* what) {
@@ -45,21 +45,21 @@ const Value* Object::Find(const std::string& key) const {
 const Struct* Object::Inner(const std::string& key) const {
   const Value* value = Find(key);
   if (value == nullptr) return nullptr;
-  if (!value->has_struct_value()) throw Unfit(key, "object");
+  if (!value->has_struct_value()) throw Unfit(key, "an object");
   return &value->struct_value();
 }
 
 std::string Object::Text(const std::string& key) const {
   const Value* value = Find(key);
   if (value == nullptr) return "";
-  if (!value->has_string_value()) throw Unfit(key, "text");
+  if (!value->has_string_value()) throw Unfit(key, "a text");
   return value->string_value();
 }
 
 bool Object::Flag(const std::string& key) const {
   const Value* value = Find(key);
   if (value == nullptr) return false;
-  if (!value->has_bool_value()) throw Unfit(key, "truth value");
+  if (!value->has_bool_value()) throw Unfit(key, "a truth value");
   return value->bool_value();
 }
 
@@ -67,11 +67,11 @@ int64_t Object::Number(const std::string& key, int64_t otherwise, int64_t least,
                        int64_t most) const {
   const Value* value = Find(key);
   if (value == nullptr) return otherwise;
-  if (!value->has_number_value()) throw Unfit(key, "number");
+  if (!value->has_number_value()) throw Unfit(key, "a number");
   const double number = value->number_value();
   if (!(number >= static_cast<double>(least) && number <= static_cast<double>(most)) ||
       std::floor(number) != number) {
-    throw Unfit(key, "number of the right size");
+    throw Unfit(key, "a number of the right size");
   }
   return static_cast<int64_t>(number);
 }
@@ -79,12 +79,12 @@ int64_t Object::Number(const std::string& key, int64_t otherwise, int64_t least,
 const ListValue& Object::List(const std::string& key) const {
   const Value* value = Find(key);
   if (value == nullptr) return ListValue::default_instance();
-  if (!value->has_list_value()) throw Unfit(key, "list");
+  if (!value->has_list_value()) throw Unfit(key, "a list");
   return value->list_value();
 }
 
 Wrong Object::Unfit(const std::string& key, const char* wanted) const {
-  return {absl::StrCat("'", key, "' of ", name_, " is no ", wanted)};
+  return {absl::StrCat("'", key, "' of ", name_, " is not ", wanted)};
 }
 
 }  // namespace hostcall::serving

@@ -20,7 +20,7 @@
 #include "functions/call_kernel.h"
 #include "functions/reachable.h"
 #include "hostcall_attributes.h"
-#include "launches.h"
+#include "launch.h"
 #include "module.h"
 #include "python_hooks.h"
 #include "runtime/fork.h"

@@ -2,15 +2,14 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <variant>
 
-#include "forwarding_device.h"
 #include "module.h"
 #include "runtime/fork.h"
-#include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/resource_var.h"
 
@@ -20,7 +19,6 @@ namespace hostcall {
 namespace {
 
 using tensorflow::Allocator;
-using tensorflow::AllocatorAttributes;
 using tensorflow::Tensor;
 
 using Address = uintptr_t;
@@ -153,15 +151,6 @@ class ProviderAllocator : public Allocator {
   Allocator* const owner_;
 };
 
-class ProviderDevice : public ForwardingDevice {
- public:
-  using ForwardingDevice::ForwardingDevice;
-
-  Allocator* GetAllocator(AllocatorAttributes attributes) override {
-    return ProviderAllocator::Over(device()->GetAllocator(attributes));
-  }
-};
-
 void* HoldMemory(const void* data, size_t size) { return Memory::Global().TryHold(data, size); }
 void ReleaseMemory(void* hold) { Memory::Global().Release(static_cast<Memory::Hold*>(hold)); }
 
@@ -180,12 +169,9 @@ Tensor ValueOf(tensorflow::OpKernelContext* ctx, int input) {
 
 const BufferProviderApi kBufferProvider = {&HoldMemory, &ReleaseMemory};
 
-std::unique_ptr<tensorflow::Device> MakeProviderDevice(tensorflow::Device* device) {
-  return std::make_unique<ProviderDevice>(device);
-}
+Allocator* BorrowableFrom(Allocator* owner) { return ProviderAllocator::Over(owner); }
 
-BorrowingRun::BorrowingRun(tensorflow::OpKernelContext* ctx, tensorflow::Device* device)
-    : ctx_(ctx), device_(ctx->params()->device) {
+BorrowableInputs::BorrowableInputs(tensorflow::OpKernelContext* ctx) {
   for (int i = 0; i < ctx->num_inputs(); ++i) {
     Tensor value = ValueOf(ctx, i);
     if (value.IsInitialized() && tensorflow::DataTypeCanUseMemcpy(value.dtype())) {
@@ -193,13 +179,9 @@ BorrowingRun::BorrowingRun(tensorflow::OpKernelContext* ctx, tensorflow::Device*
     }
   }
   Memory::Global().AddTensors(inputs_);
-  ctx->params()->device = device;
 }
 
-void BorrowingRun::End() {
-  ctx_->params()->device = device_;
-  Memory::Global().RemoveTensors(inputs_);
-}
+BorrowableInputs::~BorrowableInputs() { Memory::Global().RemoveTensors(inputs_); }
 
 void DefineBufferProvider(nb::module_& m) {
   m.def(

@@ -5,32 +5,26 @@
 // references, and memory that it allocates, by an allocator that checks before it frees.
 #pragma once
 
-#include <memory>
 #include <vector>
 
-#include "tensorflow/core/common_runtime/device.h"
+#include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace hostcall {
 
-// Wraps `device` with another allocator, for programs whose callbacks borrow memory.
-std::unique_ptr<tensorflow::Device> MakeProviderDevice(tensorflow::Device* device);
+// Returns an allocator for programs whose callbacks borrow memory. It uses `owner`, and frees no
+// memory that arrays lie in.
+tensorflow::Allocator* BorrowableFrom(tensorflow::Allocator* owner);
 
-// A run of a program whose callbacks borrow memory. Until it ends, memory can be shared: that of
-// its inputs, and that allocated by `device`, which MakeProviderDevice has made.
-class BorrowingRun {
+// The inputs of a launch, whose memory callbacks may borrow for as long as this lives.
+class BorrowableInputs {
  public:
-  BorrowingRun(tensorflow::OpKernelContext* ctx, tensorflow::Device* device);
-  BorrowingRun(const BorrowingRun&) = delete;
-  BorrowingRun& operator=(const BorrowingRun&) = delete;
-
-  // Must be called before the context is destroyed. Not a destructor: the owner of this run may
-  // have been copied, and a copy may live on for a while.
-  void End();
+  explicit BorrowableInputs(tensorflow::OpKernelContext* ctx);
+  ~BorrowableInputs();
+  BorrowableInputs(const BorrowableInputs&) = delete;
+  BorrowableInputs& operator=(const BorrowableInputs&) = delete;
 
  private:
-  tensorflow::OpKernelContext* const ctx_;
-  tensorflow::DeviceBase* const device_;
   std::vector<tensorflow::Tensor> inputs_;
 };
 

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "host_region.h"
 #include "module.h"
-#include "run_tracking.h"
 #include "runtime/frame.h"
 #include "starters.h"
 #include "tensorflow/core/framework/allocator.h"

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "functions/call_kernel.h"
 #include "host_region.h"
-#include "launches.h"
+#include "launch.h"
 #include "tensorflow/core/framework/node_def_util.h"
 
 namespace hostcall {

@@ -209,7 +209,7 @@ void DefineRegionShapes(nb::module_& m) {
          const std::vector<std::optional<std::vector<int64_t>>>& shapes) {
         tensorflow::FunctionDef region;
         if (!region.ParseFromArray(function.c_str(), static_cast<int>(function.size()))) {
-          throw nb::value_error("hostcall: this is no FunctionDef");
+          throw nb::value_error("hostcall: this is not a FunctionDef");
         }
         std::vector<PartialTensorShape> inputs;
         for (const auto& shape : shapes) {

@@ -17,7 +17,6 @@
 #include "functions/wrapped_kernel.h"
 #include "interruptible_run.h"
 #include "module.h"
-#include "run_tracking.h"
 #include "runtime/gil.h"
 #include "runtime/nesting.h"
 #include "runtime/text.h"

@@ -72,6 +72,4 @@ starters::StartedRun StartedRunOf(const tensorflow::OpKernelContext& ctx) {
   return calls == nullptr ? nullptr : calls->run();
 }
 
-bool IsThreadOfPython() { return PyGILState_GetThisThreadState() != nullptr; }
-
 }  // namespace hostcall

@@ -64,7 +64,4 @@ class InterruptibleRun {
 // Returns the run that an op belongs to; null if this thread starts a run with the op.
 starters::StartedRun StartedRunOf(const tensorflow::OpKernelContext& ctx);
 
-// Returns true on a thread of Python's, which may start an interruptible run.
-bool IsThreadOfPython();
-
 }  // namespace hostcall

@@ -10,10 +10,9 @@
 #include "functions/kept_values.h"
 #include "functions/reachable.h"
 #include "hostcall_attributes.h"
-#include "launches.h"
+#include "launch.h"
 #include "module.h"
 #include "python_hooks.h"
-#include "run_tracking.h"
 #include "starters.h"
 #include "tensorflow/compiler/jit/xla_kernel_creator.h"
 #include "tensorflow/core/common_runtime/device.h"
@@ -30,7 +29,7 @@ using tensorflow::FunctionLibraryRuntime;
 using tensorflow::NodeDef;
 using tensorflow::NodeProperties;
 
-RunTracking ScopeOf(const tensorflow::FunctionDef& function) {
+LaunchNeeds NeedsOf(const tensorflow::FunctionDef& function) {
   return {HasFlag(function, attributes::TRACKS_RUN), HasFlag(function, attributes::SHARES_MEMORY),
           HasFlag(function, attributes::TAKES_TURNS)};
 }
@@ -269,7 +268,7 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     if (!function.calls_host) return absl::OkStatus();
     if (!CallsPython(request, function)) return KeepValues(program, kernel);
     TF_RETURN_IF_ERROR(RunOnCopies(program, kernel));
-    TF_RETURN_IF_ERROR(TrackRuns(ScopeOf(*definition), program, kernel));
+    TF_RETURN_IF_ERROR(LaunchWith(NeedsOf(*definition), program, kernel));
     if (function.regions.empty()) return absl::OkStatus();
     return LaunchWithRegions(request, function.regions, kernel);
   }

@@ -13,10 +13,8 @@
 
 #include "compat/xla_api.h"
 #include "functions/reachable.h"
-#include "relays.h"
-#include "run_devices.h"
+#include "launch.h"
 #include "runtime/capsules.h"
-#include "starters.h"
 #include "tsl/profiler/lib/traceme.h"
 #include "xla/ffi/api/c_api.h"
 #include "xla/tsl/profiler/backends/cpu/traceme_recorder.h"
@@ -77,8 +75,8 @@ NB_MODULE(_tensorflow, m) {
   m.doc() = "hostcall's bindings to TensorFlow: kernels, kernel creator, graph pass.";
   hostcall::DefinePythonHooks(m);
   hostcall::DefineCompilations(m);
-  hostcall::DefineRunTracking(m);
-  hostcall::starters::Define(m);
+  hostcall::DefineLaunches(m);
+  hostcall::DefineStarters(m);
   hostcall::DefineHostScriptOp(m);
   hostcall::DefineEagerTensors(m);
   hostcall::DefineBufferProvider(m);

@@ -18,10 +18,14 @@ void DefineBufferProvider(nanobind::module_& m);  // a count of the borrowed mem
 void DefineCompilations(nanobind::module_& m);    // of clusters: their bound and counts
 void DefineEagerTensors(nanobind::module_& m);    // copies of arrays as tensors
 void DefineHostScriptOp(nanobind::module_& m);    // the script op of partitioned functions
+void DefineLaunches(nanobind::module_& m);        // what is kept for as long as a program runs
 void DefinePythonHooks(nanobind::module_& m);     // the functions that decide
+void DefineRegionShapes(nanobind::module_& m);    // shapes of regions' results, for explanations
 void DefineRelays(nanobind::module_& m);          // handlers of other versions of XLA's FFI
-void DefineRegionShapes(nanobind::module_& m);  // the shapes of regions' results, for explanations
-void DefineRunTracking(nanobind::module_& m);   // what is kept for as long as a program runs
+void DefineStarters(nanobind::module_& m);        // the settings of whoever runs a program
+
+// Takes the text of an error of XLA's FFI, which it destroys; null if `error` is null.
+nanobind::object TakeText(XLA_FFI_Error* error);
 
 // Puts hostcall's kernel creator in the place of TensorFlow's, to which it delegates.
 void InstallKernelCreator();

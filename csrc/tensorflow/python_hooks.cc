@@ -120,7 +120,7 @@ RewrittenFunction ToRewritten(nb::handle answer) {
 tensorflow::NodeDef ParseNode(const nb::bytes& bytes) {
   tensorflow::NodeDef node;
   if (!node.ParseFromArray(bytes.c_str(), static_cast<int>(bytes.size()))) {
-    throw nb::value_error("hostcall: this is no NodeDef");
+    throw nb::value_error("hostcall: this is not a NodeDef");
   }
   return node;
 }

@@ -1,5 +1,4 @@
-#include "relays.h"
-
+// Handlers that were built with another version of XLA's FFI than TensorFlow's.
 #include <nanobind/stl/string.h>
 
 #include <algorithm>

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "current_launch.h"
+#include "launch.h"
 #include "node_tokens.h"
 #include "python_hooks.h"
 #include "tensorflow/compiler/tf2xla/shape_util.h"

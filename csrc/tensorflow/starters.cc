@@ -2,8 +2,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "module.h"
 #include "runtime/gil.h"
 
 namespace nb = nanobind;
@@ -99,7 +102,7 @@ Scope::~Scope() { current = std::move(before_); }
 const StartedRun& Current() { return current; }
 
 StartedRun CurrentOrNew() {
-  if (current != nullptr || PyGILState_GetThisThreadState() == nullptr) return current;
+  if (current != nullptr || !IsThreadOfPython()) return current;
   return std::make_shared<const Run>();
 }
 
@@ -110,16 +113,100 @@ std::function<void()> OfItsStarter(std::function<void()> task) {
   };
 }
 
-void Define(nb::module_& m) {
+}  // namespace hostcall::starters
+
+namespace hostcall {
+namespace {
+
+// TensorFlow's functions that tell and change whether tapes record on a thread. Leaked like all
+// that holds Python objects.
+struct Recording {
+  nb::object is_stopped;
+  nb::object resume;
+  nb::object stop;
+  nb::object has_no_tapes;
+};
+Recording& recording = *new Recording();
+
+// Scope in which callbacks may run on a thread that Python knows.
+//
+// TensorFlow stops recording on a user's thread while it runs a function. A tape inside a callback
+// would record nothing, and the gradient would silently be zero. If recording is resumed, the
+// user's own tapes would note the variables that callbacks read. So a program under those tapes has
+// to run on another thread, which has none.
+class CallbackThread {
+ public:
+  CallbackThread() {
+    if (!PythonIsRunning()) return;
+    GilHold gil;
+    if (!Ask(recording.is_stopped)) return;
+    Ask(recording.resume);
+    resumed_ = Ask(recording.has_no_tapes);
+    fits_ = resumed_;
+    if (!fits_) Ask(recording.stop);
+  }
+  ~CallbackThread() {
+    if (!resumed_ || !PythonIsRunning()) return;
+    GilHold gil;
+    Ask(recording.stop);
+  }
+  CallbackThread(const CallbackThread&) = delete;
+  CallbackThread& operator=(const CallbackThread&) = delete;
+
+  bool fits() const { return fits_; }
+
+ private:
+  static bool Ask(const nb::object& function) {
+    PyObject* answer = UntilExit([&] { return PyObject_CallNoArgs(function.ptr()); });
+    if (answer == nullptr) PyErr_WriteUnraisable(function.ptr());
+    Py_XDECREF(answer);  // a bool or None, which are never freed
+    return answer == Py_True;
+  }
+
+  bool resumed_ = false;
+  bool fits_ = true;
+};
+
+}  // namespace
+
+bool IsThreadOfPython() { return PyGILState_GetThisThreadState() != nullptr; }
+
+absl::Status RunBesideTensorFlow(std::function<void()> task) {
+  if (IsThreadOfPython()) {
+    const CallbackThread thread;
+    if (thread.fits()) {
+      task();
+      return absl::OkStatus();
+    }
+  }
+  try {
+    runtime->run_on_pool(starters::OfItsStarter(std::move(task)));
+    return absl::OkStatus();
+  } catch (const std::exception& error) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "hostcall: no thread could be started for a compiled function with Python callbacks: ",
+        error.what()));
+  }
+}
+
+void DefineStarters(nb::module_& m) {
   m.def(
       "set_starters",
       [](nb::dict runs, nb::list captures, nb::object begin) {
-        Table::Global() = {std::move(runs), std::move(captures), std::move(begin)};
+        starters::Table::Global() = {std::move(runs), std::move(captures), std::move(begin)};
       },
       nb::arg("runs"), nb::arg("captures"), nb::arg("begin"),
       "Set the dict of the runs under way; the list of functions that ask libraries "
       "for their settings; and the function that is told of a run which begins on this thread, if "
       "the list is not empty or the run is a part of another one.");
+  m.def(
+      "set_recording",
+      [](nb::object is_stopped, nb::object resume, nb::object stop, nb::object has_no_tapes) {
+        recording = Recording{std::move(is_stopped), std::move(resume), std::move(stop),
+                              std::move(has_no_tapes)};
+      },
+      nb::arg("is_stopped"), nb::arg("resume"), nb::arg("stop"), nb::arg("has_no_tapes"),
+      "Set TensorFlow's functions that tell and change whether tapes record on this thread.");
 }
 
-}  // namespace hostcall::starters
+}  // namespace hostcall

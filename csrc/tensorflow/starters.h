@@ -1,5 +1,5 @@
-// Starters of the runs that are under way: hostcall_runtime._runs. A call sees the settings of its
-// run's starter, on whatever thread it runs.
+// Starters of the runs that are under way (hostcall_runtime._runs), and threads that work for
+// these. A call sees the settings of its run's starter, on whatever thread it runs.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+
+#include "absl/status/status.h"
 
 namespace hostcall::starters {
 
@@ -56,7 +58,18 @@ StartedRun CurrentOrNew();
 // Wraps a task for another thread, so that calls in it see the settings of its starter.
 std::function<void()> OfItsStarter(std::function<void()> task);
 
-// Defines the Python side.
-void Define(nanobind::module_& m);
-
 }  // namespace hostcall::starters
+
+namespace hostcall {
+
+// Returns true on a thread that Python knows: the caller's own, or one of the pool's.
+bool IsThreadOfPython();
+
+// Runs a task that may hold its thread for long: on this thread, unless it is TensorFlow's own, and
+// else on one of the pool's. Returns an error if no thread could be had.
+//
+// A program that calls Python holds its thread until the callbacks have returned. On one of
+// TensorFlow's few inter-op threads, a callback that runs a graph itself would wait for ever.
+absl::Status RunBesideTensorFlow(std::function<void()> task);
+
+}  // namespace hostcall

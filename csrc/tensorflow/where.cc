@@ -1,4 +1,4 @@
-// Kernels of the `Where` nodes that _compiler/sizes/analysis.py labels, for programs on a CPU.
+// Kernels of the `Where` nodes that _compiler/sizes/checks.py labels, for programs on a CPU.
 //
 // XLA's own kernel computes a prefix sum and scatters each place, which takes up to five times as
 // long as TensorFlow's kernel. These programs call a function that looks at each element once.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hostcall_mlir.loading import LoadedProgram, load
     from hostcall_mlir.program.files import Program
     from hostcall_runtime import last_error
-    from hostcall_runtime._leave import allow
+    from hostcall_runtime._permissions import allow
 
 __all__ = [
     "PASSES",
@@ -46,7 +46,7 @@ __all__ = [
 _ELSEWHERE = {
     "LoadedProgram": "hostcall_mlir.loading",
     "Program": "hostcall_mlir.program.files",
-    "allow": "hostcall_runtime._leave",
+    "allow": "hostcall_runtime._permissions",
     "last_error": "hostcall_runtime",
     "load": "hostcall_mlir.loading",
 }

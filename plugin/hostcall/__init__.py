@@ -37,7 +37,7 @@ from hostcall_runtime._errors import (
     last_error,
 )
 from hostcall_runtime._fire_and_forget import barrier
-from hostcall_runtime._leave import allow
+from hostcall_runtime._permissions import allow
 
 if _TYPE_CHECKING:
     from hostcall._compiler.graph_pass import partition_pass, rewrite

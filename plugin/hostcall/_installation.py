@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hostcall._compiler import announcements, function_routes, kernel_hook
+from hostcall._compiler import announcements, kernel_hook, plan
 from hostcall._compiler.clusters import host_calls
 from hostcall._compiler.one_program import host_regions, lowering
 from hostcall._functions import native_code, source_location
@@ -54,9 +54,9 @@ def _prepare() -> None:
         missing_kernels=_errors.with_interrupts(kernel_hook.find_missing_kernels),
         plain=_errors.with_interrupts(kernel_hook.plain_for_kernel),
         tell_outgrown=_errors.with_interrupts(announcements.warn_outgrown),
-        shapes_in_region=_errors.with_interrupts(host_regions.of_results),
+        shapes_in_region=_errors.with_interrupts(host_regions.infer_results),
     )
-    bindings.set_ops_at_risk(sorted(function_routes.EXAMINED))
+    bindings.set_ops_at_risk(sorted(plan.EXAMINED))
     settings.tell(bindings)
     bindings.set_refusal(host_calls.refusal)
     bindings.set_token_on_host(_errors.with_interrupts(host_calls.token_on_host))

@@ -23,7 +23,7 @@ _OF_NUMPY = (np.ndarray, np.generic, int, float, complex, str, bytes, list, tupl
 Declared = tuple[np.dtype[Any], str, tuple[int, ...], tuple[bool, ...]]
 
 
-def of_host(returned: object, title: str) -> object:
+def take_on_host(returned: object, title: str) -> object:
     """Return a function's results as NumPy arrays over the host memory in which they lie."""
     if isinstance(returned, list | tuple):
         values = [_of_host(value, index, title) for index, value in enumerate(returned)]
@@ -32,7 +32,7 @@ def of_host(returned: object, title: str) -> object:
     return _of_host(returned, 0, title)
 
 
-def of_device(
+def take_on_device(
     returned: object, declared: Sequence[Declared], title: str, device: int, stream: int
 ) -> tuple[list[Any], list[int], list[Any]]:
     """Return the addresses of the results of a call, in a program for a GPU."""

@@ -27,13 +27,13 @@ from typing import Any
 from hostcall_runtime import _errors, _locks, _runs, _threads, _watchdog
 from hostcall_runtime._errors import counted
 
-lock = _locks.new_lock()  # for errors, lines and queues
+lock = _locks.new_lock()  # for errors, call logs and queues
 
-# With the line of the call, which stands for its function.
+# With the log of the call, which stands for its function.
 _kept: list[tuple[Any, BaseException]] = []
 
 
-def keep(line: Any, description: str, error: BaseException) -> None:
+def keep(log: Any, description: str, error: BaseException) -> None:
     """Hold the error that a call has raised, with a note that an earlier call has raised it."""
     note = (
         f"hostcall: raised by an earlier call, which no program waited for (wait=False), of "
@@ -43,16 +43,16 @@ def keep(line: Any, description: str, error: BaseException) -> None:
     if isinstance(notes, list) and note not in notes:
         error.add_note(note)
     with lock:
-        _kept.append((line, error))
+        _kept.append((log, error))
 
 
-def take(line: Any = None) -> list[BaseException]:
-    """Return and forget the held errors of one line, or of all lines, in the order of the calls."""
+def take(log: Any = None) -> list[BaseException]:
+    """Return and forget the held errors of one log, or of all logs, in the order of the calls."""
     if not _kept:
         return []
     with lock:
-        taken = [error for of, error in _kept if line is None or of is line]
-        _kept[:] = [late for late in _kept if line is not None and late[0] is not line]
+        taken = [error for of, error in _kept if log is None or of is log]
+        _kept[:] = [late for late in _kept if log is not None and late[0] is not log]
         return taken
 
 
@@ -92,7 +92,7 @@ WAIT = "wait"
 DROP_OLDEST = "drop_oldest"
 
 
-class Line:
+class CallLog:
     """The calls of one function, of which `size` may wait."""
 
     def __init__(self, size: int, when_full: str) -> None:
@@ -104,39 +104,39 @@ class Line:
         self.thread = 0  # that of this process on which the latest call began, or 0
         self.function: Callable[..., Any] | None = None  # kept alive
         with lock:
-            _lines.add(self)
+            _logs.add(self)
 
-    def __reduce__(self) -> tuple[type[Line], tuple[object, ...]]:
-        # A declaration takes its line into pickles. The copy starts without calls.
-        return Line, (self.size, self.when_full)
+    def __reduce__(self) -> tuple[type[CallLog], tuple[object, ...]]:
+        # A declaration takes its log into pickles. The copy starts without calls.
+        return CallLog, (self.size, self.when_full)
 
 
 class SubmittedCall(_threads.Work):
     """A fire-and-forget call; numbers follow the order in which calls were handed over."""
 
     def __init__(
-        self, line: Line, function: Callable[..., Any], args: tuple[Any, ...], description: str
+        self, log: CallLog, function: Callable[..., Any], args: tuple[Any, ...], description: str
     ) -> None:
         super().__init__(function, args)
-        self.line = line
+        self.log = log
         self.description = description
         self.number = 0
 
 
-_lines: weakref.WeakSet[Line] = weakref.WeakSet()
+_logs: weakref.WeakSet[CallLog] = weakref.WeakSet()
 
 
 def counts(reset: bool) -> list[tuple[str, int, int, int, int, int]]:
-    """Return each line's label and counts; `reset` counts from zero, running calls as new ones."""
+    """Return each log's label and counts; `reset` counts from zero, running calls as new ones."""
     with lock:
         found = [
-            (line.label, line.handed_over, line.run, line.errors, line.dropped, len(line.waiting))
-            for line in _lines
+            (log.label, log.handed_over, log.run, log.errors, log.dropped, len(log.waiting))
+            for log in _logs
         ]
         if reset:
-            for line in _lines:
-                line.handed_over -= line.run + line.dropped
-                line.run = line.errors = line.dropped = 0
+            for log in _logs:
+                log.handed_over -= log.run + log.dropped
+                log.run = log.errors = log.dropped = 0
         return found
 
 
@@ -161,7 +161,7 @@ class Queue:
     def put(self, call: SubmittedCall) -> None:
         """Add a call once there is room for it."""
         with lock:
-            dropped = self._make_room(call.line)
+            dropped = self._make_room(call.log)
             call.number = next(_numbers)
             self._calls.append(call)
             try:
@@ -169,26 +169,26 @@ class Queue:
             except BaseException:
                 self._calls.remove(call)
                 raise
-            # Last, since Ctrl-C may interrupt this method: a call that is in the line but not in
+            # Last, since Ctrl-C may interrupt this method: a call that is in the log but not in
             # the queue would occupy room for ever.
-            call.line.waiting[call] = None
-            call.line.handed_over += 1
+            call.log.waiting[call] = None
+            call.log.handed_over += 1
         del dropped  # after the release of the lock: its arguments may have a `__del__`
 
-    def _make_room(self, line: Line) -> SubmittedCall | None:
+    def _make_room(self, log: CallLog) -> SubmittedCall | None:
         """Make room for a call, and return the call that was dropped for it, if any."""
-        if len(line.waiting) < line.size or _is_inside.get():
+        if len(log.waiting) < log.size or _is_inside.get():
             return None
-        if line.when_full == DROP_OLDEST:
-            return self._drop_oldest(line)
-        _wait_until(lambda: len(line.waiting) < line.size)
+        if log.when_full == DROP_OLDEST:
+            return self._drop_oldest(log)
+        _wait_until(lambda: len(log.waiting) < log.size)
         return None
 
-    def _drop_oldest(self, line: Line) -> SubmittedCall:
-        oldest = next(iter(line.waiting))
+    def _drop_oldest(self, log: CallLog) -> SubmittedCall:
+        oldest = next(iter(log.waiting))
         self._calls.remove(oldest)
-        del line.waiting[oldest]
-        line.dropped += 1
+        del log.waiting[oldest]
+        log.dropped += 1
         _moved.notify_all()
         return oldest
 
@@ -218,7 +218,7 @@ class Queue:
                 self._thread = None
                 return None
             call = self._running = self._calls.popleft()
-            call.line.waiting.pop(call, None)
+            call.log.waiting.pop(call, None)
             _moved.notify_all()
             return call
 
@@ -226,11 +226,11 @@ class Queue:
         error = call.raised
         with lock:
             self._running = None
-            call.line.run += 1
+            call.log.run += 1
             if error is not None:
                 error.__traceback__ = _errors.without_own_frames(error.__traceback__)
-                call.line.errors += 1
-                keep(call.line, call.description, error)
+                call.log.errors += 1
+                keep(call.log, call.description, error)
             _moved.notify_all()
 
     def leave_behind(self) -> None:
@@ -249,8 +249,8 @@ class Queue:
         dropped = list(self._calls)
         self._calls.clear()
         for call in dropped:
-            call.line.waiting.pop(call, None)
-            call.line.dropped += 1
+            call.log.waiting.pop(call, None)
+            call.log.dropped += 1
         return dropped
 
 
@@ -267,10 +267,10 @@ _left_behind: list[Any] = []
 
 def _after_fork() -> None:
     global _own, _moved
-    for line in _lines:
-        line.handed_over = line.run + line.dropped
-        line.waiting = {}
-        line.thread = 0
+    for log in _logs:
+        log.handed_over = log.run + log.dropped
+        log.waiting = {}
+        log.thread = 0
     for queue in list(_queues):
         queue.leave_behind()
     _queues.clear()
@@ -355,12 +355,12 @@ def finish_programs() -> None:
 def described(unfinished: Sequence[SubmittedCall]) -> str:
     """Describe the call that runs, with its current stack, and count the calls behind it."""
     first = unfinished[0]
-    others = collections.Counter(call.line.label for call in unfinished[1:])
+    others = collections.Counter(call.log.label for call in unfinished[1:])
     text = f"It waits for a call of {first.description}"
     text += ", which runs" if first.has_begun else ""
     text += "".join(f"; {count} of {label}" for label, count in others.items())
-    if first.has_begun and first.line.thread:
-        text += f". This is where it is:\n{_threads.stack_of(first.line.thread, has_ended=False)}"
+    if first.has_begun and first.log.thread:
+        text += f". This is where it is:\n{_threads.stack_of(first.log.thread, has_ended=False)}"
     return text
 
 
@@ -392,7 +392,7 @@ def _give_up() -> None:
     with lock:
         dropped = [call for queue in _queues for call in queue.abandon()]
         _moved.notify_all()
-    counts = collections.Counter(call.line.label for call in dropped)
+    counts = collections.Counter(call.log.label for call in dropped)
     left = ", ".join(f"{count} of {label}" for label, count in counts.items())
     write_error(
         f"Ctrl-C: the process ends without waiting for the call that runs; calls that were never "
@@ -403,8 +403,8 @@ def _give_up() -> None:
 USUAL_SIZE = 16
 
 
-def line_for(wait: object, queue: object, when_full: object) -> Line | None:
-    """Return a new line for calls that are declared so, or None if programs wait for them."""
+def log_for(wait: object, queue: object, when_full: object) -> CallLog | None:
+    """Return a new log for calls that are declared so, or None if programs wait for them."""
     if not isinstance(wait, bool):
         raise TypeError(f"hostcall: wait={wait!r} is neither True nor False.")
     if when_full not in (WAIT, DROP_OLDEST):
@@ -420,59 +420,59 @@ def line_for(wait: object, queue: object, when_full: object) -> Line | None:
                 )
         return None
     if queue is None:
-        return Line(USUAL_SIZE, str(when_full))
+        return CallLog(USUAL_SIZE, str(when_full))
     if not isinstance(queue, numbers.Integral) or isinstance(queue, bool) or queue <= 0:
         raise ValueError(f"hostcall: queue={queue!r} is not a positive number of calls.")
-    return Line(int(queue), str(when_full))
+    return CallLog(int(queue), str(when_full))
 
 
 # For functions that are declared again at each place that calls them, as by `hostcall.jax.call`.
-_lines_of: weakref.WeakValueDictionary[tuple[object, ...], Line] = weakref.WeakValueDictionary()
+_logs_of: weakref.WeakValueDictionary[tuple[object, ...], CallLog] = weakref.WeakValueDictionary()
 
 
-def line_of(function: Callable[..., Any], new: Line | None) -> Line | None:
-    """Return the line that a function got before in place of one like this, or else this one."""
+def log_of(function: Callable[..., Any], new: CallLog | None) -> CallLog | None:
+    """Return the log that a function got before in place of one like this, or else this one."""
     if new is None:
         return None
     key = id(function), new.size, new.when_full
-    known = _lines_of.get(key)
+    known = _logs_of.get(key)
     if known is None:
-        known = _lines_of[key] = new
+        known = _logs_of[key] = new
         known.function = function  # so that no other object gets its id
     return known
 
 
-def marking(line: Line, function: Callable[..., Any]) -> Callable[..., Any]:
+def marking(log: CallLog, function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap `function` so that the thread of its calls is known, in the process that runs them."""
 
     def run(*args: Any) -> object:
-        line.thread = threading.get_ident()
+        log.thread = threading.get_ident()
         return function(*args)
 
     return run
 
 
 def handing_over(
-    line: Line, function: Callable[..., Any], provider: object, description: str, label: str
+    log: CallLog, function: Callable[..., Any], provider: object, description: str, label: str
 ) -> Callable[..., None]:
     """Return the function that raises the errors of earlier calls, and hands over its own."""
-    line.label = label
+    log.label = label
 
     def run(*args: Any) -> None:
         _is_inside.set(True)
         _runs.executors_around.set(frozenset())  # those of who has handed it over have ended
-        line.thread = 0
-        number = _watchdog.begin(description, _watchdog.IN_QUEUE, lambda: line.thread)
+        log.thread = 0
+        number = _watchdog.begin(description, _watchdog.IN_QUEUE, lambda: log.thread)
         try:
             function(*args)
         finally:
             _watchdog.end(number)
 
     def hand_over(*args: Any) -> None:
-        raise_all(take(line))
+        raise_all(take(log))
         queue = queue_of(provider)
         prepare(queue, provider)
-        queue.put(SubmittedCall(line, run, args, description))
+        queue.put(SubmittedCall(log, run, args, description))
 
     return hand_over
 

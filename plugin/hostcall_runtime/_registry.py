@@ -83,10 +83,10 @@ def prepared() -> types.ModuleType:
     runtime.set_interrupt_chooser(_runs.choose)
     runtime.set_result_error(_errors.ResultError)
     runtime.set_remedies(
-        _remedies.of_count, _remedies.of_dtype, _remedies.of_shape, _remedies.of_rows
+        _remedies.for_count, _remedies.for_dtype, _remedies.for_shape, _remedies.for_rows
     )
     runtime.set_device_array(_device_arrays.DeviceArray)
-    runtime.set_foreign_arrays(_device_arrays.of_host, _device_arrays.of_device)
+    runtime.set_foreign_arrays(_device_arrays.take_on_host, _device_arrays.take_on_device)
     return runtime
 
 

@@ -36,7 +36,7 @@ class Remedy(NamedTuple):
         return f"\nLikely cause: {self.cause}. Write:\n    {self.line}\n"
 
 
-def of_count(returned: object, dtypes: Sequence[str]) -> Remedy:
+def for_count(returned: object, dtypes: Sequence[str]) -> Remedy:
     """Return the remedy for a wrong number of results; `dtypes` are the declared ones."""
     if returned is None and dtypes:
         return Remedy(_NO_RETURN, values_returned(len(dtypes)))
@@ -47,7 +47,7 @@ def of_count(returned: object, dtypes: Sequence[str]) -> Remedy:
     return Remedy(cause, values_returned(len(dtypes)))
 
 
-def of_dtype(index: int, count: int, dtype: str, actual: str = "") -> Remedy:
+def for_dtype(index: int, count: int, dtype: str, actual: str = "") -> Remedy:
     """Return the remedy for result `index` of `count`, which is `actual` and not a `dtype`."""
     if actual == "None":
         return Remedy("a path of the function returns None", values_returned(count))
@@ -57,7 +57,7 @@ def of_dtype(index: int, count: int, dtype: str, actual: str = "") -> Remedy:
     return Remedy(cause, _result_made(index, count, f"np.asarray({{y}}, {in_source(dtype)})"))
 
 
-def of_shape(
+def for_shape(
     index: int,
     count: int,
     dtype: str,
@@ -76,7 +76,7 @@ def of_shape(
     return Remedy(f"the function is wrong, or {what}", line)
 
 
-def of_rows(index: int, count: int, dtype: str) -> Remedy:
+def for_rows(index: int, count: int, dtype: str) -> Remedy:
     """Return the remedy for a result whose rows have different lengths."""
     padded = f"np.array([*itertools.zip_longest(*{{y}}, fillvalue=0)], {in_source(dtype)}).T"
     cause = "a list of rows, where an array is declared; zeros at their ends make it one"
@@ -100,7 +100,7 @@ def _declared(dtype: str, sizes: Sequence[int], bounds: str) -> str:
     return f"jax.ShapeDtypeStruct({tuple(sizes)}, {in_source(dtype)})"
 
 
-def of_structure(declared: object, returned: object) -> Remedy:
+def for_structure(declared: object, returned: object) -> Remedy:
     """Return the remedy for results in another structure than `declared`."""
     cause = "a part of the declared structure is left out, or a key is misspelt"
     if returned is None:

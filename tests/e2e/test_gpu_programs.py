@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._compiler import function_routes
+from hostcall._compiler import devices
 from hostcall_runtime import _library, prepared
 from tests.support.helpers import assert_equal, distinct, jitted
 from tests.support.versions import has_a_fake_gpu
@@ -150,5 +150,5 @@ def test_an_explanation_says_what_happens() -> None:
     assert [op.route for op in one.script_ops] == ["custom_call"], one
     assert [op.route for op in other.script_ops] == ["partition"], other
     assert [t.to for t in other.functions[0].transfers] == ["host", "device"], other
-    built = function_routes.knows_gpus()
+    built = devices.knows_gpus()
     assert bool(one.notes) != built, one.notes

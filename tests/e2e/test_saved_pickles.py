@@ -92,4 +92,4 @@ def test_flipped_bits_are_an_error_or_change_nothing(fresh_python: Template, tmp
     reasons += ["well-formed UTF-8", "callback with key="]
     assert [said for said in refused if not any(reason in said for reason in reasons)] == []
     for _, carried in flipped:
-        assert "Error" in carried, "a pickle was called without leave"
+        assert "Error" in carried, "a pickle was called without permission"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hostcall_runtime import _leave
+from hostcall_runtime import _permissions
 
 
 @pytest.fixture(params=[False, True], ids=["whole", "partition"])
@@ -24,8 +24,8 @@ def loaded(tmp_path: Path, partitioned: bool) -> Callable[..., Any]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _allowed() -> Iterator[None]:
-    """Allows what the programs of these tests name; test_leave.py takes that back."""
+    """Allows what the programs of these tests name; test_permissions.py takes that back."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_leave, "_allowed", {})
-        _leave.allow("tests.support.exported", "numpy", "scipy")
+        patch.setattr(_permissions, "_allowed", {})
+        _permissions.allow("tests.support.exported", "numpy", "scipy")
         yield

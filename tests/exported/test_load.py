@@ -430,7 +430,9 @@ def files_in(folder: Path) -> dict[str, bytes]:
 def test_files_of_somebody_else_are_not_replaced(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text('{"format": 3, "name": "a web page"}')
     before = files_in(tmp_path)
-    with pytest.raises(FileExistsError, match=f"{name} would be replaced, and no program") as error:
+    with pytest.raises(
+        FileExistsError, match=f"{name} would be replaced, and belongs to no program"
+    ) as error:
         make(with_call("triple")).save(tmp_path)
     assert "Save into another directory, or remove it" in str(error.value)
     assert files_in(tmp_path) == before

@@ -222,7 +222,7 @@ def test_no_driver(tmp_path: Path) -> None:
 
 
 def test_a_library_that_is_no_driver() -> None:
-    with pytest.raises(RuntimeError, match="is no such driver: it lacks cuMemcpyDtoHAsync_v2, cu"):
+    with pytest.raises(RuntimeError, match="is not such a driver: it lacks cuMemcpyDtoHAsync_v2"):
         runtime.load_cuda_driver(runtime.__file__)
     done = call_on_gpu(Target(lambda x: -x), [X], [Y])
-    assert_fails(done, FAILED_PRECONDITION, f"{runtime.__file__} is no such driver")
+    assert_fails(done, FAILED_PRECONDITION, f"{runtime.__file__} is not such a driver")

@@ -333,9 +333,9 @@ def test_bits_that_were_flipped(altered: Altered, native_server: Server) -> None
 
 HOSTILE = {
     "version": (b'hostcall:2:{"id":"a"}', "its version '2' is not 1"),
-    "no JSON": (b"hostcall:1:{", "it is no JSON"),
+    "no JSON": (b"hostcall:1:{", "it is not JSON"),
     "no UTF-8": (b'hostcall:1:{"id":"\xff\xfe"}', "cannot be read"),
-    "depth": (b"hostcall:1:" + b'{"of":' * 50_000 + b"1" + b"}" * 50_000, "it is no JSON"),
+    "depth": (b"hostcall:1:" + b'{"of":' * 50_000 + b"1" + b"}" * 50_000, "it is not JSON"),
     "a number": (b'hostcall:1:{"id":1e999}', "cannot be read"),
     "a list": (b"hostcall:1:[]", "cannot be read"),
     "no function": (b'hostcall:1:{"id":"a","kind":"numpy"}', "it names no function"),

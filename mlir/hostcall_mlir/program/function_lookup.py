@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import hostcall_runtime
 from hostcall_mlir.program import structures
 from hostcall_mlir.program.manifests import Manifest, ManifestCallback, ProgramError, listed
-from hostcall_runtime import _leave
+from hostcall_runtime import _permissions
 from hostcall_runtime._errors import ResultError, counted, leave_out_frames_of
 from hostcall_runtime._keyword_call import KeywordCall
 
@@ -33,7 +33,7 @@ class _NotFoundError(Exception):
 
 
 class _NotAllowedError(_NotFoundError):
-    """A search that needs the user's leave, which `line` gives."""
+    """A search that needs the user's permission, which `line` gives."""
 
     def __init__(self, reason: str, line: str) -> None:
         super().__init__(reason)
@@ -262,14 +262,14 @@ def _import_function(callback: ManifestCallback, source: _Source) -> object:
 
 
 def _import(name: str, remedy: str, package: str) -> object:
-    """Import the object that `module:qualname` names, if the user gives leave."""
+    """Import the object that `module:qualname` names, if the user permits it."""
     module_name, _, path = name.partition(":")
     if "<" in path:
         raise _NotFoundError(
             f"{path} is a function inside of another, or a lambda, which is in no module: {remedy}"
         )
-    if (reason := _leave.why_not(name)) is not None:
-        raise _NotAllowedError(reason, _leave.line_for(name, package))
+    if (reason := _permissions.why_not(name)) is not None:
+        raise _NotAllowedError(reason, _permissions.line_for(name, package))
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -283,10 +283,10 @@ def _import(name: str, remedy: str, package: str) -> object:
             f"importing module '{module_name}' fails: {type(error).__name__}: {error}"
         ) from error
     try:
-        return _leave.member(module, name)
-    except _leave.PlaceError as error:
+        return _permissions.member(module, name)
+    except _permissions.PlaceError as error:
         if error.can_be_allowed:
-            line = _leave.line_for(name, package, alone=True)
+            line = _permissions.line_for(name, package, alone=True)
             raise _NotAllowedError(error.reason, line) from error
         raise _NotFoundError(
             f"{error.reason}. Was it renamed, or is another version of the module installed than "

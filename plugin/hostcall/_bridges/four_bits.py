@@ -10,7 +10,7 @@ functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +21,7 @@ from hostcall._functions import source_location
 from hostcall._ops import settings
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph import op_kinds
+from hostcall._tf.graph.solver import reach
 from hostcall._tf.types import ConcreteFunction, NodeDef
 
 _WIDE = {
@@ -102,19 +103,18 @@ def check_compiled(concrete: ConcreteFunction, place: str) -> None:
     if settings.current.functions == settings.ALL:
         return
     functions = defs.by_name(defs.library_of(concrete, concrete.graph.as_graph_def()))
-    pending, seen = [concrete.function_def.signature.name], set[str]()
-    while pending:
-        name = pending.pop()
-        if name in seen or name not in functions:
-            continue
-        seen.add(name)
-        for node in defs.calls_in(functions[name], functions):
+
+    def uncompiled(name: str) -> Iterator[str]:
+        for node in defs.calls_in(functions[name], functions) if name in functions else ():
             for called in defs.called_functions(node, functions):
                 function = functions.get(called)
                 if function is None or not (defs.is_compiled(node) or defs.is_compiled(function)):
-                    pending.append(called)
+                    yield called
                 else:
                     _check_border(functions, called, place)
+
+    for _ in reach([concrete.function_def.signature.name], uncompiled):
+        pass
 
 
 def _check_border(functions: Mapping[str, Any], name: str, place: str) -> None:

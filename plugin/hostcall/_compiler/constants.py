@@ -28,6 +28,7 @@ from hostcall._compiler.analyses import loops
 from hostcall._compiler.sizes import sources
 from hostcall._tf.graph import attributes, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
+from hostcall._tf.graph.solver import reach
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeDef, TensorProto
 
 # Larger results stay what they are: they would be part of the program, and of what is compiled.
@@ -137,15 +138,13 @@ class _Sources:
 
     def behind(self, values: Iterable[str]) -> list[str]:
         """Return the arguments and nodes that values are computed from, the latter last first."""
-        found: dict[str, None] = {}
-        pending = [defs.source(value) for value in values]
-        while pending:
-            name = pending.pop()
-            if name not in found:
-                found[name] = None
-                if name in self.nodes:
-                    pending += map(defs.source, defs.data_inputs(self.nodes[name]))
-        return [*found]
+
+        def operands(name: str) -> Iterable[str]:
+            return map(
+                defs.source, defs.data_inputs(self.nodes[name]) if name in self.nodes else ()
+            )
+
+        return [*reach(map(defs.source, values), operands)]
 
 
 @functools.cache

@@ -8,9 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._compiler import function_routes, kernel_hook, route_selection
+from hostcall._compiler import plan, route_selection
 from hostcall._compiler.clusters import host_calls
-from hostcall._compiler.sizes import analysis
+from hostcall._compiler.plan import Clusters
+from hostcall._compiler.sizes import marks
 from hostcall._ops import lookup, requested_routes
 from hostcall._ops.callback_spec import CallbackSpec
 from hostcall._tf import concrete_functions, types
@@ -29,7 +30,7 @@ gets wrong for sizes that are only bounded, or use route="auto", \
 which partitions the functions around them."""
 
 
-@kernel_hook.limited
+@plan.limited
 def rewrite(
     target: types.GraphDef | types.ConcreteFunction, route: str = requested_routes.AUTO
 ) -> Any:
@@ -148,10 +149,11 @@ class _GraphRewriter:
             self._mark(library, reached)
         new_names = {}
         for name in starts:
-            partitioner = function_routes.predicted_partitioner(library, name)
-            if partitioner.must_partition(name):
-                new_names[name] = partitioner.partition(name)
-                self._add(partitioner.functions, new_names[name], name if name in entries else "")
+            match plan.predict(library, name):
+                case Clusters(partitioner):
+                    new_names[name] = partitioner.partition(name)
+                    replaced = name if name in entries else ""
+                    self._add(partitioner.functions, new_names[name], replaced)
         for node in calls:
             self._redirect(node, new_names, set(entries))
 
@@ -171,7 +173,7 @@ class _GraphRewriter:
             else:
                 node.attr.pop(attributes.ROUTE, None)
         library = with_defaults(self._library)
-        for blocked in (analysis.find_blockers(library, entry) for entry in entries):
+        for blocked in (marks.find_blockers(library, entry) for entry in entries):
             for (function, name), reason in blocked.items():
                 node = next(n for n in self._functions[function].node_def if n.name == name)
                 impossible.append(f"    {_described(node)}: {reason}")

@@ -19,10 +19,12 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from hostcall._compiler import devices
 from hostcall._compiler.analyses.live import LiveNodes
 from hostcall._compiler.analyses.varying import VaryingValues
 from hostcall._compiler.clusters.costs import TRIVIAL_OPS
 from hostcall._ops import requested_routes, settings
+from hostcall._tf import concrete_functions
 from hostcall._tf.graph import attributes, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeDef
@@ -268,3 +270,16 @@ def narrow(library: FunctionDefLibrary, entry: str, refusal: str) -> None:
 def goes_on(function: FunctionDef) -> bool:
     """Return whether a function was cut or its callees will be, so that the search goes on."""
     return any(attributes.LATER in node.attr for node in function.node_def)
+
+
+def note_refused(entry: str, device: str, refusal: str) -> None:
+    """Note what XLA has said about a function for a device, so that it is explained as it runs."""
+    concrete_functions.note(entry, devices.type_of(device), refusal)
+
+
+def refused_parts(entry: str, device: str) -> list[str]:
+    """Return what XLA has said about the clusters of a function that it has refused as well."""
+    kind = devices.type_of(device)
+    parts = dict.fromkeys(concrete_functions.derived_from(entry))
+    said = (concrete_functions.noted(name, kind) for name in parts)
+    return [summary(refusal) for refusal in said if is_of_xla(refusal)]

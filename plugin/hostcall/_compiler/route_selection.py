@@ -126,7 +126,7 @@ def known_results(spec: CallbackSpec | None, node: NodeDef) -> list[Spec | None]
     dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tout"].list.type]
     if spec is not None:
         dtypes = dtypes[: len(spec.outputs.dtypes)]  # the others are hidden
-    traced = result_shapes.of_node(node)
+    traced = result_shapes.traced(node)
     known: list[Spec | None] = []
     for index, dtype in enumerate(dtypes):
         merged: Spec = spec.static_specs[index] if spec is not None else tf.TensorSpec(None, dtype)

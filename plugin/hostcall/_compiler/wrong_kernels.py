@@ -62,8 +62,9 @@ def _replace(
 ) -> set[str]:
     changed = set()
     for name, function in functions.items():
-        found = defs.nodes_of(function, table)
-        nodes = {node.name: node for node in function.node_def} if found else {}
+        if not (found := defs.nodes_of(function, table)):
+            continue
+        nodes = {node.name: node for node in function.node_def}
         edits = FunctionEdits(function)
         for node in found:
             if (write := table[node.op](node, nodes)) is not None:

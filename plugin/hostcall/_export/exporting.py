@@ -15,9 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall import _versions
-from hostcall._compiler import constants, refusals
-from hostcall._compiler.one_program import ordering
-from hostcall._compiler.sizes import analysis
+from hostcall._compiler import refusals
+from hostcall._compiler.plan import BoundedSizeError
 from hostcall._export import graph_semantics
 from hostcall._functions import callback, source_location
 from hostcall._functions.user_function import Source
@@ -105,27 +104,23 @@ def export(function: object, specs: Sequence[Any], variables: str) -> Program:
 def _compiled(traced: ConcreteFunction, captured: _Captured, place: str) -> object:
     """Compile to an MLIR module of StableHLO, with the callbacks in program order."""
     library = defs.library_of(traced, traced.graph.as_graph_def())
-    name = traced.function_def.signature.name
-    known, library = library, constants.folded(library, name)
-    if blocked := analysis.find_blockers(library, name):
-        reasons = "\n".join(f"    {reason}" for reason in dict.fromkeys(blocked.values()))
-        raise NotExportableError(_BOUNDED.format(place=place, reasons=reasons))
     try:
         refusals.check_lists(library)
     except LoweringError as error:
         reason = str(error).removeprefix("hostcall: ")
         raise NotExportableError(f"{place}: {reason}") from error
-    # XLA's text does not pass the kernel creator, which otherwise substitutes ordered functions.
-    written, suffix = graph_semantics.written(library, traced, place)
-    ordered, name = ordering.order_side_effects(
-        written, name, f"{suffix}{ordering.SUFFIX}", barriers=False
-    )
-    ordered.function.extend(analysis.new_functions(known, written))
+    try:
+        whole = graph_semantics.written(library, traced, place)
+    except BoundedSizeError as error:
+        reasons = "\n".join(f"    {reason}" for reason in dict.fromkeys(error.blocked.values()))
+        raise NotExportableError(_BOUNDED.format(place=place, reasons=reasons)) from None
 
     def text(stage: Literal["hlo", "stablehlo"]) -> str:
         try:
             with _lock:  # another thread may export the same function
-                return concrete_functions.compiler_ir(traced, list(ordered.function), name, stage)
+                return concrete_functions.compiler_ir(
+                    traced, list(whole.library.function), whole.name, stage
+                )
         except (ValueError, tf.errors.OpError) as error:
             raise NotExportableError(f"{place}: XLA cannot compile it:\n{_cause(error)}") from error
 
@@ -376,9 +371,9 @@ def _holds_values(tensor: tf.Tensor) -> bool:
 
 def _source_of(callback_id: int) -> Source:
     """Return the callback of an id; raise a NotExportableError if it cannot be exported."""
-    spec, recording = callback_spec.spec_of_callback_id(callback_id)
+    spec, mode = callback_spec.spec_of_callback_id(callback_id)
     if spec is not None:
-        return _of_spec(spec, recording)
+        return _of_spec(spec, mode)
     target = target_of(callback_id)
     if target is None or isinstance(target.origin, callback_spec.Origin):
         raise NotExportableError("a callback that is gone")
@@ -392,8 +387,8 @@ def _source_of(callback_id: int) -> Source:
     return source
 
 
-def _of_spec(spec: callback_spec.CallbackSpec, recording: callback_spec.Recording) -> Source:
-    if recording or (isinstance(spec, callback_spec.EagerSpec) and spec.order):
+def _of_spec(spec: callback_spec.CallbackSpec, mode: callback_spec.ResidualMode) -> Source:
+    if mode or (isinstance(spec, callback_spec.EagerSpec) and spec.order):
         raise NotExportableError(
             f"{spec.description}: the program computes its gradient, which only the process "
             "that made the call can do. Give it a gradient of its own: hostcall.callback(..., "

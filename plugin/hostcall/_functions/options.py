@@ -76,9 +76,9 @@ def check_function(function: object, who: str) -> None:
         )
 
 
-def check_no_results(line: object, dtypes: Sequence[Any], stateful: bool, who: str) -> None:
+def check_no_results(call_log: object, dtypes: Sequence[Any], stateful: bool, who: str) -> None:
     """Raise a ValueError for a function with wait=False that has results or no side effect."""
-    if line is None:
+    if call_log is None:
         return
     if dtypes:
         results = ", ".join(getattr(dtype, "name", str(dtype)) for dtype in dtypes)
@@ -494,14 +494,14 @@ class Options:
     # The kept results, or None.
     table: memoization.MemoTable | None = dataclasses.field(init=False, repr=False, default=None)
     # The calls with `wait=False`, or None where programs wait.
-    line: _fire_and_forget.Line | None = dataclasses.field(
+    call_log: _fire_and_forget.CallLog | None = dataclasses.field(
         init=False, compare=False, repr=False, default=None
     )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "executor", _executors.provider_of(self.executor))
-        line = _fire_and_forget.line_for(self.wait, self.queue, self.when_full)
-        object.__setattr__(self, "line", line)
+        log = _fire_and_forget.log_for(self.wait, self.queue, self.when_full)
+        object.__setattr__(self, "call_log", log)
         object.__setattr__(self, "table", memoization.table_for(self.memo))
         _check_values(self)
         _check_exclusive(self)
@@ -527,11 +527,11 @@ class Options:
         return self.concurrent or (provider is not None and provider.has_several_workers)
 
     def renewed(self) -> Options:
-        """Return a copy for another function, with a table and a line of its own."""
+        """Return a copy for another function, with a table and a call log of its own."""
         return dataclasses.replace(self)
 
     def with_fields(self, **fields: Any) -> Options:
-        """Return a copy with other values of some fields, and the same table and line."""
+        """Return a copy with other values of some fields, and the same table and call log."""
         other = copy.copy(self)
         for name, value in fields.items():
             object.__setattr__(other, name, value)

@@ -83,12 +83,12 @@ class UserFunction:
         """Wrap `function` so that it runs as declared: fire-and-forget, on an executor, in time."""
         # With `lends`, results may lie in shared memory, for a caller that soon drops them. A call
         # for which no program waits returns `no_results`.
-        line = self.options.line
-        if line is None:
+        log = self.options.call_log
+        if log is None:
             return self._awaited(function, lends)
         hand_over = _fire_and_forget.handing_over(
-            line,
-            self._awaited(_fire_and_forget.marking(line, function), lends=False),
+            log,
+            self._awaited(_fire_and_forget.marking(log, function), lends=False),
             self.options.executor,
             self.description,
             source_location.of_function(self.function),

@@ -136,7 +136,7 @@ class LendingSpec(BorrowingSpec):
         """Call the function; raise a ResultError if memory that it was lent is still in use."""
         loans = prepared().Loans([np.asarray(array) for array in arrays])
         try:
-            returned = _owned(_device_arrays.of_host(function(*loans.shown()), self.title))
+            returned = _owned(_device_arrays.take_on_host(function(*loans.shown), self.title))
             is_used = loans.any_is_used()
         finally:
             loans.end()
@@ -167,7 +167,7 @@ class NativeSpec(callback_spec.NumpySpec):
         return lambda *arrays: self.function.run(arrays, self.inputs.pack_specs)
 
     def _register(
-        self, recording: callback_spec.Recording, free: ShapeAgnosticResults
+        self, mode: callback_spec.ResidualMode, free: ShapeAgnosticResults
     ) -> tuple[Any, int]:
         entry = NativeEntry(self.function, self.description, self.site())
         return entry, entry.callback_id

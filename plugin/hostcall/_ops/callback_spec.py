@@ -16,7 +16,7 @@ from hostcall._functions import memoization
 from hostcall._functions.user_function import UserFunction
 from hostcall._ops import requested_routes, result_contract, structures, tape_residuals
 from hostcall._ops.result_contract import SeenShapes, ShapeAgnosticResults
-from hostcall._ops.tape_residuals import Recording as Recording
+from hostcall._ops.tape_residuals import ResidualMode as ResidualMode
 from hostcall._tf import autograph, eager_execution, features, token_registry
 from hostcall._tf.types import NodeDef
 from hostcall_runtime import Target, _errors, _interception, _locks, _registry, _remedies
@@ -28,10 +28,10 @@ _lock = _locks.new_lock()
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """The spec and the recording that a target of a compiled program was made from."""
+    """The spec and the residual mode that a target of a compiled program was made from."""
 
     spec: weakref.ref[CallbackSpec]
-    recording: Recording
+    mode: ResidualMode
 
 
 class HostOpEntry(Protocol):
@@ -104,35 +104,35 @@ class CallbackSpec:
         # declares them; else None.
         self.seen_shapes: SeenShapes | None = None
 
-    def target_id(self, recording: Recording, free: ShapeAgnosticResults) -> int:
+    def target_id(self, mode: ResidualMode, free: ShapeAgnosticResults) -> int:
         """Return the callback id for compiled programs; results in `free` may have any shape."""
-        key = (recording, *sorted(free.items()))
+        key = (mode, *sorted(free.items()))
         with _lock:  # several threads may compile the same op
             if key not in self._targets:
-                target, callback_id = self._register(recording, free)
-                target.origin = Origin(weakref.ref(self), recording)
+                target, callback_id = self._register(mode, free)
+                target.origin = Origin(weakref.ref(self), mode)
                 _registry.know(callback_id, target)
                 self._targets[key] = target, callback_id
             return self._targets[key][1]
 
-    def _register(self, recording: Recording, free: ShapeAgnosticResults) -> tuple[Any, int]:
-        name = f"{self.title}/{recording.name}" if recording else self.title
+    def _register(self, mode: ResidualMode, free: ShapeAgnosticResults) -> tuple[Any, int]:
+        name = f"{self.title}/{mode.name}" if mode else self.title
         name += result_contract.suffix_of(free)
-        function = self.program_function(recording)
+        function = self.program_function(mode)
         if free and not self.takes_tensors:
             any_shape = [tf.TensorSpec(None, dtype) for dtype in self.outputs.dtypes]
             contract = result_contract.of(self.title, self.description, any_shape)
             function = result_contract.returning_vectors(function, contract, free)
         target = Target(function, self.title, "; ".join([self.description, *self.shape_reasons]))
         target.node, target.definition = self.node, self.definition
-        target.site = self.site(recording)
+        target.site = self.site(mode)
         if self.takes_tensors:
             target.to_tensor = eager_execution.to_eager_tensor
-            target.to_arrays = result_contract.making_vectors(self.to_arrays(recording), free)
-        identity = (recording.name, result_contract.suffix_of(free))
+            target.to_arrays = result_contract.making_vectors(self.to_arrays(mode), free)
+        identity = (mode.name, result_contract.suffix_of(free))
         return target, self.user.register(target, name, identity)
 
-    def site(self, recording: Recording = Recording.NO) -> _interception.CallSite:
+    def site(self, mode: ResidualMode = ResidualMode.NO) -> _interception.CallSite:
         """Return the call site by which a recording or a replay identifies the calls."""
         ordered = self.user.is_ordered or self.op is None  # eager calls always run in program order
         return _interception.CallSite(
@@ -163,7 +163,7 @@ class CallbackSpec:
     @property
     def gives_copies(self) -> bool:
         """True if the function gets arrays of its own wherever it is called."""
-        return self.user.owns_arguments or self.options.line is not None
+        return self.user.owns_arguments or self.options.call_log is not None
 
     def check_call(
         self, operands: Sequence[structures.Spec], results: Sequence[structures.Spec]
@@ -180,15 +180,15 @@ class CallbackSpec:
                 token_registry.register_token(entry.title, entry)
             return self._host_op_entries[is_in_region]
 
-    def host_function(self, recording: Recording) -> Callable[..., Any]:
+    def host_function(self, mode: ResidualMode) -> Callable[..., Any]:
         """Return the function that a compiled program calls."""
         raise AssertionError("a subclass defines it")
 
-    def program_function(self, recording: Recording) -> Callable[..., Any]:
+    def program_function(self, mode: ResidualMode) -> Callable[..., Any]:
         """Return the same for a program that copies the results as soon as the function returns."""
-        return self.host_function(recording)
+        return self.host_function(mode)
 
-    def to_arrays(self, recording: Recording) -> Callable[[Any], list[Any]]:
+    def to_arrays(self, mode: ResidualMode) -> Callable[[Any], list[Any]]:
         """Return the conversion to arrays of that function's results, where they are tensors."""
         raise AssertionError("a subclass defines it")
 
@@ -225,16 +225,16 @@ class CallbackSpec:
                 bounded = expected.dynamic_dims if is_bounded else ()
                 sizes = [] if expected.shape.rank is None else expected.shape.as_list()
                 dtype = expected.dtype.name
-                remedy = _remedies.of_shape(index, count, dtype, actual, sizes, bounded)
+                remedy = _remedies.for_shape(index, count, dtype, actual, sizes, bounded)
                 raise _errors.ResultError(f"{message} This is {self.description}.{remedy}")
 
 
-def spec_of_callback_id(callback_id: int) -> tuple[CallbackSpec | None, Recording]:
-    """Return the spec behind a callback id, or None if the id has none; and its recording."""
+def spec_of_callback_id(callback_id: int) -> tuple[CallbackSpec | None, ResidualMode]:
+    """Return the spec behind a callback id, or None if the id has none; and its residual mode."""
     origin = getattr(_registry.target_of(callback_id), "origin", None)
     if not isinstance(origin, Origin):
-        return None, Recording.NO
-    return origin.spec(), origin.recording
+        return None, ResidualMode.NO
+    return origin.spec(), origin.mode
 
 
 class NumpySpec(CallbackSpec):
@@ -254,14 +254,14 @@ class NumpySpec(CallbackSpec):
         flat = not self.inputs.nested and self.outputs.trivial
         return call if flat else functools.partial(self._call_structured, call)
 
-    def host_function(self, recording: Recording) -> Callable[..., Any]:
+    def host_function(self, mode: ResidualMode) -> Callable[..., Any]:
         table = self.options.table
         call = self._call(lends=False)
         return call if table is None else table.remembering(call, self._form)
 
-    def program_function(self, recording: Recording) -> Callable[..., Any]:
+    def program_function(self, mode: ResidualMode) -> Callable[..., Any]:
         if self.options.table is not None:  # the table keeps the results
-            return self.host_function(recording)
+            return self.host_function(mode)
         return self._call(lends=True)
 
     @_errors.raises_for_stock_kernel
@@ -289,7 +289,7 @@ class NumpySpec(CallbackSpec):
 
     def kernel_function(self) -> Callable[..., Any]:
         """Return the function that TensorFlow's kernels call."""
-        return _interception.around(self.site, self.host_function(Recording.NO))
+        return _interception.around(self.site, self.host_function(ResidualMode.NO))
 
     def _call_structured(
         self, function: Callable[..., Any], *arrays: Any, **borrowed: Any
@@ -300,7 +300,7 @@ class NumpySpec(CallbackSpec):
         returned = function(*self.inputs.pack(arrays), **borrowed)
         if self.outputs.trivial or (borrowed and returned is None):
             return returned
-        if self.options.line is not None:
+        if self.options.call_log is not None:
             return []
         return self.outputs.flatten(returned, self.function)
 
@@ -393,30 +393,28 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
                 values = [*values, eager_execution.convert_to_tensor(np.int64(handle), tf.int64)]
             return [eager_execution.copy_to_device(value, device) for value in values]
 
-    def host_function(self, recording: Recording) -> Callable[..., Any]:
+    def host_function(self, mode: ResidualMode) -> Callable[..., Any]:
         eager_execution.ensure_initialized()
-        if self._is_plain(recording):
+        if self._is_plain(mode):
             return self._plain_function()
-        always = recording in (Recording.RUN, Recording.ESCAPING)
+        always = mode in (ResidualMode.RUN, ResidualMode.ESCAPING)
         run = self.dispatched()
 
         def call(*tensors: Any) -> list[Any]:
             # A cluster's handle is always a result, even if no caller asks for the gradient.
-            record = always or (recording is Recording.CLUSTER and self.gradient_wanted)
+            record = always or (mode is ResidualMode.CLUSTER and self.gradient_wanted)
             values: list[Any]
             values, residual = run(tensors, record, self._arrays)
             if self.differentiable:
                 # Not inside `run`: if that overruns its timeout, no caller takes the handle.
-                handle = (
-                    0 if residual is None else tape_residuals.keep_in_program(residual, recording)
-                )
+                handle = 0 if residual is None else tape_residuals.keep_in_program(residual, mode)
                 values.append(np.asarray(handle, np.int64) if handle else _NO_HANDLE)
             return values
 
         return call
 
-    def site(self, recording: Recording = Recording.NO) -> _interception.CallSite:
-        return self._site(lambda residual: tape_residuals.keep_in_program(residual, recording))
+    def site(self, mode: ResidualMode = ResidualMode.NO) -> _interception.CallSite:
+        return self._site(lambda residual: tape_residuals.keep_in_program(residual, mode))
 
     def _site(self, keep: Callable[[tape_residuals.TapeResidual], int]) -> _interception.CallSite:
         weak = weakref.ref(self)
@@ -430,16 +428,16 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
             ),
         )
 
-    def to_arrays(self, recording: Recording) -> Callable[[Any], list[Any]]:
-        return self._convert_plain if self._is_plain(recording) else _to_arrays
+    def to_arrays(self, mode: ResidualMode) -> Callable[[Any], list[Any]]:
+        return self._convert_plain if self._is_plain(mode) else _to_arrays
 
     def dispatched(self) -> Callable[..., Any]:
         return self.user.dispatched(self._run, no_results=([], None))
 
-    def _is_plain(self, recording: Recording) -> bool:
+    def _is_plain(self, mode: ResidualMode) -> bool:
         """Return whether the user's function can be called directly."""
         alone = len(self.outputs.dtypes) == 1 and self.outputs.trivial
-        recorded = recording or self._support_graph_mode_gradient
+        recorded = mode or self._support_graph_mode_gradient
         elsewhere = self.options.timeout or self.options.executor is not None
         return not (recorded or elsewhere or self.inputs.nested) and alone
 
@@ -499,7 +497,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         """Call the user's function, and return EagerTensors of the declared dtypes."""
         # `arrays` has for each result the dtype of arrays that need no conversion to tensors.
         returned = self._call(*self.inputs.pack(tensors))
-        if self.options.line is not None:
+        if self.options.call_log is not None:
             return []
         dtypes = self.outputs.dtypes
         if len(dtypes) == 1 and self.outputs.trivial:

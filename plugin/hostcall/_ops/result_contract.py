@@ -27,7 +27,7 @@ _NAMES = {"float16": "half", "float32": "float", "float64": "double"}
 
 def of(title: str, description: str, declared: Sequence[Spec]) -> object:
     """Return the runtime's contract for the results of a callback with these known specs."""
-    # See csrc/runtime/result_contract.h: `arrays` converts what the callback has returned to
+    # See csrc/runtime/results.h: `arrays` converts what the callback has returned to
     # arrays, `check_shapes` checks shapes alone. Both raise a ResultError for another result.
     return prepared().ResultContract(
         title=title,

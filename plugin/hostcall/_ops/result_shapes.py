@@ -229,9 +229,9 @@ def _traced_specs(spec: CallbackSpec, node: NodeDef | None) -> list[Spec | None]
     """Return the specs after tracing: from the op, or from the node if the op's graph is gone."""
     op = spec.op() if spec.op is not None else None
     if op is not None:
-        shapes = of_op(op)
+        shapes = _shapes_of(op)
     elif node is not None:
-        shapes = of_node(node)
+        shapes = traced(node)
     else:
         return []
     # zip leaves out the hidden result of a py_function.
@@ -280,11 +280,11 @@ def without_routes(message: str) -> str:
 
 def store(op: Operation) -> None:
     """Store the shapes of a script op's results on the op, once its graph is traced."""
-    shapes = [shape.as_proto() for shape in of_op(op)]
+    shapes = [shape.as_proto() for shape in _shapes_of(op)]
     protos.set_attr(op, attributes.SHAPES, list=protos.list_value(shape=shapes))
 
 
-def of_op(op: Operation) -> list[tf.TensorShape]:
+def _shapes_of(op: Operation) -> list[tf.TensorShape]:
     """Return the shapes of an op's results, with those of `tf.ensure_shape` right behind the op."""
     shapes = []
     for tensor in op.outputs:
@@ -296,7 +296,7 @@ def of_op(op: Operation) -> list[tf.TensorShape]:
     return shapes
 
 
-def of_node(node: NodeDef) -> list[tf.TensorShape]:
+def traced(node: NodeDef) -> list[tf.TensorShape]:
     """Return the shapes that `write` has stored on a NodeDef, or [] if it was not called."""
     if attributes.SHAPES not in node.attr:
         return []

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -18,6 +19,7 @@ from hostcall._ops.callback_spec import CallbackSpec
 from hostcall._ops.structures import Spec, is_known
 from hostcall._tf import autograph, script_op_graphs, token_registry
 from hostcall._tf.graph import function_defs, op_kinds
+from hostcall._tf.graph.solver import reach
 from hostcall._tf.types import FuncGraph, Operation
 
 UNKNOWN = tf.TensorShape(None)
@@ -290,7 +292,7 @@ def _reason(index: int, result: tf.Tensor, demand: _Demand, declared: Spec) -> s
     """Return the origin of a result's shape for messages, or "" if the user declares it."""
     if demand.by is None or result.shape.is_fully_defined() or is_known(declared):
         return ""
-    place = autograph.of_op(demand.by)
+    place = autograph.place_of(demand.by)
     at = f" at {place}" if place else ""
     return (
         f"nothing declares the shape of its result {index}: op '{demand.by.name}' "
@@ -300,27 +302,18 @@ def _reason(index: int, result: tf.Tensor, demand: _Demand, declared: Spec) -> s
 
 def _reached(sources: Iterable[Operation]) -> set[Operation]:
     """Return the ops that may have demands on the sources' results, directly or through others."""
-    found: set[Operation] = set()
-    pending = [result for op in sources for result in op.outputs]
-    while pending:
-        for op in pending.pop().consumers():
-            if op not in found and concern(op):
-                found.add(op)
-                pending.extend(op.outputs)
-    return found
+
+    def users(op: Operation) -> Iterator[Operation]:
+        return (user for result in op.outputs for user in result.consumers() if concern(user))
+
+    return set(reach(itertools.chain.from_iterable(map(users, sources)), users))
 
 
 def _running(func_graph: FuncGraph, ops: Iterable[Operation]) -> set[Operation]:
     """Return the ops that run whenever the function does."""
-    found: set[Operation] = set()
-    pending = [output.op for output in func_graph.outputs]
-    pending += [*func_graph.control_outputs, *filter(_is_stateful, ops)]
-    while pending:
-        op = pending.pop()
-        if op not in found:
-            found.add(op)
-            pending += [*op.control_inputs, *(tensor.op for tensor in op.inputs)]
-    return found
+    starts = [output.op for output in func_graph.outputs]
+    starts += [*func_graph.control_outputs, *filter(_is_stateful, ops)]
+    return set(reach(starts, lambda op: [*op.control_inputs, *(t.op for t in op.inputs)]))
 
 
 def _is_stateful(op: Operation) -> bool:

@@ -55,8 +55,8 @@ def completed(message: str) -> str:
     dtypes = [dtype.name for dtype in spec.outputs.dtypes]
     if found.re is _WRONG_DTYPE:
         index, actual = int(found["index"]), found["actual"]
-        remedy = _remedies.of_dtype(index, len(dtypes), found["dtype"], actual)
+        remedy = _remedies.for_dtype(index, len(dtypes), found["dtype"], actual)
     else:
-        remedy = _remedies.of_count(None if found["count"] == "0" else (), dtypes)
+        remedy = _remedies.for_count(None if found["count"] == "0" else (), dtypes)
     message = message.replace(found["token"], spec.title)
     return f"{message}\nThis is {spec.description}.{remedy}"

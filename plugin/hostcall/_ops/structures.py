@@ -248,8 +248,8 @@ class Outputs:
     def remedy_of_count(self, returned: object) -> _remedies.Remedy:
         """Return the lines to write where a function returns too many or too few values."""
         if not self._plain:
-            return _remedies.of_structure(self.structure, returned)
-        return _remedies.of_count(returned, [dtype.name for dtype in self.dtypes])
+            return _remedies.for_structure(self.structure, returned)
+        return _remedies.for_count(returned, [dtype.name for dtype in self.dtypes])
 
     def flatten(
         self, returned: object, function: Callable[..., Any], composite_inputs: bool = False
@@ -297,7 +297,7 @@ class Outputs:
         return flat
 
     def _of_other_structure(self, returned: object, function: Callable[..., Any]) -> ResultError:
-        remedy = _remedies.of_structure(self.structure, returned)
+        remedy = _remedies.for_structure(self.structure, returned)
         return ResultError(
             f"hostcall: {source_location.of_function(function)} returned {_names_of(returned)!r}, "
             f"which does not have the declared structure.{remedy}"

@@ -32,7 +32,7 @@ from hostcall_runtime import _library, _locks, _patching
 T = TypeVar("T")
 
 
-class Recording(enum.IntEnum):
+class ResidualMode(enum.IntEnum):
     """The time at which a compiled program can ask for the gradient of a py_function's call."""
 
     NO = 0
@@ -218,12 +218,12 @@ def keep_for_call(residual: TapeResidual) -> int:
     return keep(residual)
 
 
-def keep_in_program(residual: TapeResidual, recording: Recording) -> int:
+def keep_in_program(residual: TapeResidual, mode: ResidualMode) -> int:
     """Keep the residual of a call that a compiled program makes, and return its handle."""
     residual.moment = _bindings().now()
-    if recording is Recording.RUN:
+    if mode is ResidualMode.RUN:
         return _keep(residual, _bindings().drop_after_run)
-    return keep_for_call(residual) if recording is Recording.CLUSTER else keep(residual)
+    return keep_for_call(residual) if mode is ResidualMode.CLUSTER else keep(residual)
 
 
 def _keep(residual: TapeResidual, see_to_its_end: Callable[[int], None]) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 
-def of_function(function: Callable[..., Any]) -> dict[str, Any]:
+def referred_to(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the variables by the names in the function's code, such as `v` or `model.kernel`."""
     found: dict[str, Any] = {}
     for name, value in _referred(function):

@@ -150,7 +150,7 @@ def _read(token: str, nodes: list[Any]) -> tuple[str, tokens.Record | None, toke
 def _with_leave(
     record: tokens.Record, pickled: tokens.Pickled, path: str
 ) -> tuple[tokens.Record, tokens.Problem | None]:
-    """Return the record, with leave to call its pickle if the user gives it, and the problem."""
+    """Return the record, whose pickle may be called if the user permits it, and the problem."""
     problem = pickled_functions.read_pickle(pickled.sha256, path)
     if not pickled_functions.allows_pickles.get():
         return record.with_leave(""), problem
@@ -189,7 +189,7 @@ def spec_of_call(record: tokens.Record) -> CallbackSpec:
     options = _options(record, here, carried)
     called, options = _with_keywords(record.function, function, options, inputs.count)
     try:
-        check_no_results(options.line, outputs.dtypes, True, record.users.label)
+        check_no_results(options.call_log, outputs.dtypes, True, record.users.label)
     except ValueError as error:  # the graph itself is intact
         raise tokens.SavedFunctionError(str(error)) from None
     shape_function = result_shapes.make_shape_function(options, called, inputs, outputs)

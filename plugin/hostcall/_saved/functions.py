@@ -15,7 +15,7 @@ from hostcall._functions.options import check_function
 from hostcall._saved import pickled_functions
 from hostcall._saved.tokens import FunctionRecord, Problem, SavedFunctionError
 from hostcall._tf import autograph
-from hostcall_runtime import _leave
+from hostcall_runtime import _permissions
 from hostcall_runtime._processes import has_its_name
 
 # Functions found in public modules, by id, with their places: a search takes milliseconds.
@@ -180,10 +180,10 @@ def problem_of(function: FunctionRecord) -> Problem | None:
     if place is None:
         return Problem("no function has this name here", provide)
     module = place.partition(":")[0]
-    if (reason := _leave.why_not(place)) is not None:
-        return Problem(reason, _leave.line_for(place))
-    if not _leave.has_module(module):
-        return Problem(_leave.why_missing(module), _leave.line_for_directory(module))
+    if (reason := _permissions.why_not(place)) is not None:
+        return Problem(reason, _permissions.line_for(place))
+    if not _permissions.has_module(module):
+        return Problem(_permissions.why_missing(module), _permissions.line_for_directory(module))
     return None
 
 
@@ -204,9 +204,9 @@ def _imported(place: str) -> Callable[..., Any] | Problem:
             f"the import of {module} has failed: {type(error).__name__}: {error}", provide, error
         )
     try:
-        found = _leave.member(found, place)
-    except _leave.PlaceError as error:
-        line = _leave.line_for(place, alone=True) if error.can_be_allowed else provide
+        found = _permissions.member(found, place)
+    except _permissions.PlaceError as error:
+        line = _permissions.line_for(place, alone=True) if error.can_be_allowed else provide
         return Problem(error.reason, line)
     if isinstance(found, type | types.ModuleType) or not callable(found):
         return Problem(f"{place} is not a function, but a {type(found).__name__}", provide)

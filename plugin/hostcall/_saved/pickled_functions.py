@@ -207,7 +207,7 @@ def _nothing() -> None:
 _FOLDER = ("assets.extra", "hostcall")
 
 # By hash: the pickles that this process has made or read, so that a loaded model can be saved
-# again, and the secrets that give leave to call them. Both are kept until the process ends, since
+# again, and the secrets that permit calls of them. Both are kept until the process ends, since
 # a loaded graph may call its functions at any time.
 _contents: dict[str, bytes] = {}
 _leaves: dict[str, str] = {}

@@ -17,12 +17,12 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-from hostcall._compiler import constants, function_routes
+from hostcall._compiler import constants, plan
 from hostcall._compiler.analyses import node_places
 from hostcall._compiler.analyses.effects import Effects
 from hostcall._compiler.one_program import async_calls
 from hostcall._compiler.semantics import failures, places
-from hostcall._compiler.sizes import analysis
+from hostcall._compiler.sizes import marks
 from hostcall._ops import settings
 from hostcall._tf import token_registry
 from hostcall._tf.graph import attributes, op_kinds, protos
@@ -119,11 +119,11 @@ def _entries(graph_def: GraphDef) -> Iterator[str]:
 
 def _program_of(library: FunctionDefLibrary, entry: str) -> Program:
     """Make the program of a function: empty if XLA compiles the function as it is."""
-    if not function_routes.is_taken(library, entry):
+    if not plan.is_taken(library, entry):
         return []
     own = defs.reachable(library, entry)
     reached = protos.function_pb2.FunctionDefLibrary(function=own.values())
-    written = analysis.marked_for_host(constants.folded(reached, entry), entry)
+    written = marks.marked_for_host(constants.folded(reached, entry), entry)
     if reason := next(_reasons(defs.reachable(written, entry)), ""):
         return reason
     if settings.current.semantics == settings.GRAPH:

@@ -153,7 +153,7 @@ class Pickled(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     sha256: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]  # the name of its file
     python: str  # the version of Python that the pickle is for
     title: str  # the function's name in messages
-    leave: str = ""  # the secret of a load with leave to call the function
+    leave: str = ""  # the secret of a load with permission to call the function
 
 
 class Size(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

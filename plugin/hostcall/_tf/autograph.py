@@ -112,7 +112,7 @@ def is_traced_to_compile() -> bool:
 _MANY_FRAMES = 3  # the most frames that `definition` shows
 
 
-def of_op(op: Operation) -> str:
+def place_of(op: Operation) -> str:
     """Return `file:line` of the user's code that has created an op of a graph, or ""."""
     frames = reversed(op.traceback or ())
     return innermost((frame.filename, frame.lineno) for frame in frames)

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from hostcall._tf import features, token_registry
 from hostcall._tf.graph import attributes, op_kinds, protos
+from hostcall._tf.graph.solver import reach
 from hostcall._tf.types import FuncGraph, Graph, GraphDef, Operation
 
 
@@ -236,14 +237,8 @@ def must_not_run(func_graph: Any, ops: list[Any]) -> None:
 
 def _others_before(op: Any, gone: set[Any]) -> list[Any]:
     """Return the ops that an op waits for once ops are gone, including those that these awaited."""
-    seen: set[Any] = set()
-    pending = [*op.control_inputs]
-    while pending:
-        one = pending.pop()
-        if one not in seen:
-            seen.add(one)
-            pending.extend(one.control_inputs if one in gone else ())
-    return [one for one in seen if one not in gone]
+    awaited = reach(op.control_inputs, lambda one: one.control_inputs if one in gone else ())
+    return [one for one in awaited if one not in gone]
 
 
 def tokens_of(graph: Graph) -> frozenset[str]:

@@ -27,9 +27,10 @@ from hostcall._saved import decoding, pickled_functions, tokens
 from hostcall._tf import concrete_functions, script_op_graphs, token_registry
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph import op_kinds
+from hostcall._tf.graph.solver import reach
 from hostcall._tf.types import GraphDef, MetaGraphDef, NodeDef, SavedModel
 from hostcall._tools.explain.callback_facts import KINDS, SHAPES, Bodies
-from hostcall_runtime import _leave
+from hostcall_runtime import _permissions
 from hostcall_runtime._errors import ProgramError, counted
 
 
@@ -399,17 +400,17 @@ def reached_from(graph: GraphDef, roots: Mapping[str, list[str]]) -> dict[str, l
     functions = defs.by_name(graph.library)
     nodes = {node.name: node for node in graph.node}
     reached: dict[str, list[str]] = {}
+
+    def steps(at: str) -> Iterator[str]:
+        inputs = nodes[at].input if at in nodes else ()
+        yield from (value.removeprefix("^").partition(":")[0] for value in inputs)
+        inside = functions[at].node_def if at in functions else [nodes[at]] * (at in nodes)
+        for node in inside:
+            yield from defs.called_functions(node, functions)
+
     for root, names in roots.items():
-        seen, pending = {root}, [root]
-        while pending:
-            at = pending.pop()
+        for at in reach([root], steps):
             reached[at] = list(dict.fromkeys([*reached.get(at, []), *names]))
-            inputs = nodes[at].input if at in nodes else ()
-            steps = [value.removeprefix("^").partition(":")[0] for value in inputs]
-            inside = functions[at].node_def if at in functions else [nodes[at]] * (at in nodes)
-            steps += [name for node in inside for name in defs.called_functions(node, functions)]
-            pending += [step for step in steps if step not in seen]
-            seen.update(steps)
     return reached
 
 
@@ -512,7 +513,7 @@ def _keras() -> types.ModuleType | None:
 
 def _missing(module: str) -> str:
     """Return that there is no such module here, or ""."""
-    return "" if _leave.has_module(module) else _leave.why_missing(module)
+    return "" if _permissions.has_module(module) else _permissions.why_missing(module)
 
 
 def inspect_program(path: Path) -> Inspection:
@@ -549,9 +550,9 @@ def _function(callback: Any, program: str) -> PythonFunction:
         module = place.partition(":")[0]
         given_name, problem = None, _missing(module)
         if problem:
-            write = _leave.line_for_directory(module)
-        elif (reason := _leave.why_not(place)) is not None:
-            problem, write = reason, _leave.line_for(place)
+            write = _permissions.line_for_directory(module)
+        elif (reason := _permissions.why_not(place)) is not None:
+            problem, write = reason, _permissions.line_for(place)
     return PythonFunction(
         callback.name,
         callback.function,

@@ -183,7 +183,7 @@ def call(
     if sharding is None and (program := _program_alone(asked, result, leaves, tree)) is not None:
         return program.run(leaves)
     place, (declared, effect) = asked.place, asked.checked()
-    arrays, *structure = _sorted(leaves, tree, place, declared.line is not None)
+    arrays, *structure = _sorted(leaves, tree, place, declared.call_log is not None)
     structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
     function, results = _prepared(asked, declared, result, structs, *structure)
 
@@ -249,12 +249,12 @@ def _prepared(
         result = specs.ask(result, jax.tree.unflatten(in_tree, structs), fn)
     results, out_tree = flatten_results(result, place)
     fn = hashable(fn)
-    # All calls of a function share a line.
-    line = _fire_and_forget.line_of(fn, declared.line)
-    check_no_results(line, [spec.dtype for spec in results], not declared.pure, place)
+    # All calls of a function share a call log.
+    log = _fire_and_forget.log_of(fn, declared.call_log)
+    check_no_results(log, [spec.dtype for spec in results], not declared.pure, place)
     function = JaxFunction(
         fn,
-        declared.with_fields(line=line),
+        declared.with_fields(call_log=log),
         place,
         stateful=not declared.pure,
         given_name=asked.name,
@@ -494,7 +494,7 @@ def call_of_user_function(user: UserFunction, args: tuple[Any, ...]) -> object:
         title=user.given_name or str(getattr(user.function, "__name__", "callback")),
         result_dtypes=_values.dtypes_of(results),
     )
-    check_no_results(declared.line, [spec.dtype for spec in results], user.stateful, place)
+    check_no_results(declared.call_log, [spec.dtype for spec in results], user.stateful, place)
 
     def bind(flat: Any) -> list[Any]:
         effect = _primitive.ORDERED if user.stateful else None

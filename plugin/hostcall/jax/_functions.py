@@ -62,7 +62,7 @@ class JaxFunction(UserFunction):
     def is_native(self) -> bool:
         """True if a program can call it without Python."""
         how = self.options
-        wants_python = how.executor or how.line or how.table or how.timeout is not None
+        wants_python = how.executor or how.call_log or how.table or how.timeout is not None
         return isinstance(self.function, Native) and not wants_python and not how.on_device
 
     @property
@@ -133,7 +133,7 @@ class JaxFunction(UserFunction):
 
     def _call_structured(self, function: Callable[..., Any], *arrays: Any, **given: Any) -> object:
         arguments = self._arguments(arrays)
-        if self.options.line is not None:
+        if self.options.call_log is not None:
             function(*arguments)
             return []
         if not self.options.out or self.out_tree.num_leaves == 0:
@@ -161,7 +161,7 @@ class JaxFunction(UserFunction):
             raise ResultError(
                 f"{self.title} returned a result of the structure {jax.tree.structure(returned)}, "
                 f"and {self.out_tree} is declared. This is {self.description}."
-                f"{_remedies.of_structure(self._declared_structure(), returned)}"
+                f"{_remedies.for_structure(self._declared_structure(), returned)}"
             )
         if self.result_dtypes:
             pairs = zip(leaves, self.result_dtypes, strict=True)

@@ -109,14 +109,14 @@ CALLS = (call_p, fire_and_forget_p)
 
 def of(function: JaxFunction) -> Primitive:
     """Return the primitive of a function's calls."""
-    return call_p if function.options.line is None else fire_and_forget_p
+    return call_p if function.options.call_log is None else fire_and_forget_p
 
 
 def effects_of(function: JaxFunction, effect: Any | None) -> set[_Effect]:
     """Return the effects of an equation, for its effect, which is None for a pure function."""
     if effect is None:
         return set()
-    own = UNORDERED if function.options.line is None else _FIRE_AND_FORGET
+    own = UNORDERED if function.options.call_log is None else _FIRE_AND_FORGET
     return {own, ORDERED} if effect is ORDERED else {own}
 
 
@@ -140,7 +140,7 @@ def bind(
     arrays = [*map(_values.data_of, args)]
     params = params_of(function, results, effect, vmap_method, joint)
     called: list[Any] = _drift.varying_as(arrays, of(function).bind(*arrays, **params))
-    return [_values.of_data(v, result.dtype) for v, result in zip(called, results, strict=True)]
+    return [_values.array_of(v, result.dtype) for v, result in zip(called, results, strict=True)]
 
 
 def params_of(

@@ -163,7 +163,7 @@ def _lower(
             _primitive.of(function).bind, function=function, joint=all_of_them, **params
         )
         return _sharding.lower_for_all(context, operands, bound)
-    runs_once = effect is not None and function.options.line is None
+    runs_once = effect is not None and function.options.call_log is None
     is_joint = joint is not None and _lowering.has_several_devices(context)
     if not together and (is_joint or (is_divided and runs_once)):
         raise _sharding.not_together(function.description, platforms)

@@ -67,7 +67,7 @@ def struct_of_data(struct: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
     return jax.eval_shape(jax.random.key_data, struct) if is_key(struct.dtype) else struct
 
 
-def of_data(data: Any, dtype: Any) -> jax.Array:
+def array_of(data: Any, dtype: Any) -> jax.Array:
     """Return the keys of a dtype for their data, and the data itself for any other dtype."""
     return jax.random.wrap_key_data(data, impl=_impl_of(dtype)) if is_key(dtype) else data
 

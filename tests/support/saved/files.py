@@ -83,7 +83,7 @@ def _write_keras(path: str) -> None:
 
 
 def inspect_all(folder: str) -> str:
-    """The headlines of all files, in a process with leave to import; and what it has imported."""
+    """The headlines of all files, in a process that may import; and what it has imported."""
     import sys
 
     headlines = [

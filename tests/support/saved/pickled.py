@@ -113,7 +113,7 @@ def _run_version_1(path: str) -> list[float]:
 
 
 def refused(folder: str) -> str:
-    """Loads without leave, before and after with leave; what is said, and what is computed."""
+    """Loads without permission, before and after with it; what is said, and what is computed."""
     hostcall.allow(functions.__name__)
     shutil.move(f"{folder}/0", f"{folder}/moved")
     model, said = load(f"{folder}/moved", False)
@@ -138,7 +138,7 @@ def saved_again(folder: str) -> str:
 
 
 def tampered(folder: str) -> str:
-    """Loads with leave what was altered in several ways; what is said."""
+    """Loads with permission what was altered in several ways; what is said."""
     found = []
     files = sorted(Path(folder, "1", "assets.extra", "hostcall").iterdir())
     first, second = files[0].read_bytes(), files[1].read_bytes()

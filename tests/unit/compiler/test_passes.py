@@ -12,8 +12,11 @@ from filecheck.options import Options
 from filecheck.parser import Parser, pattern_for_opts
 
 import hostcall
-from hostcall._compiler import function_routes
+from hostcall._compiler import plan, refusals
+from hostcall._compiler.clusters.partitioner import Partitioner
 from hostcall._compiler.one_program import async_calls, host_regions, ordering
+from hostcall._compiler.semantics import failures
+from hostcall._compiler.sizes import marks, shape_agnostic
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph.program import ProgramModel
 from hostcall._tf.types import FunctionDefLibrary
@@ -45,16 +48,48 @@ def overlap(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
     return ordered.function
 
 
+def partitioner_of(library: FunctionDefLibrary, entry: str) -> Partitioner:
+    planned = plan.predict(library, entry)
+    assert isinstance(planned, plan.Clusters)
+    return planned.partitioner
+
+
 def regions(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
-    partitioner = function_routes.predicted_partitioner(library, entry)
+    partitioner = partitioner_of(library, entry)
     program = host_regions.write(partitioner.library, entry, partitioner.host_ops, "_new")
     return [*program.library.function, *program.functions]
 
 
 def clusters(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
-    partitioner = function_routes.predicted_partitioner(library, entry)
+    partitioner = partitioner_of(library, entry)
     partitioner.partition(entry)
     return partitioner.functions.values()
+
+
+def order(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
+    return ordering.order_side_effects(library, entry)[0].function
+
+
+def graph_values(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
+    return marks.marked_for_host(library, entry).function
+
+
+def graph_errors(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
+    return failures.add(library, entry).function
+
+
+def free_shapes(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
+    return shape_agnostic.recorded(library, entry).function
+
+
+def narrowed(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
+    refusals.narrow(library, entry, "a message that names no op")
+    return library.function
+
+
+@hostcall.callback(result=lambda x: x)
+def effect(x: Any) -> Any:
+    return x
 
 
 @hostcall.callback(result=lambda x: x, stateful=False, concurrent=True)
@@ -212,6 +247,114 @@ def a_call_between_clusters(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 )
 def a_call_in_a_branch(x: tf.Tensor) -> tf.Tensor:
     return tf.cond(x[0, 0] > 0.0, lambda: tf.reduce_sum(some(x)), lambda: tf.reduce_sum(x))
+
+
+@case(
+    order,
+    """
+    CHECK: %NoOp = NoOp() [^effect, ^effect_1]
+    CHECK-LABEL: AFTER
+    CHECK: __hostcall(%x: float32) -> (identity: %Identity) [^effect, ^effect_1]
+    CHECK: %effect = PyFunc(%Sin) {{.*}}_xla_original_oc_node_name: 'effect',
+    CHECK-SAME: _xla_token_input_nodes: ['_xla_token_arg_node']
+    CHECK: %effect_1 = PyFunc(%x) {{.*}}_xla_token_input_nodes: ['effect']{{.*}} [^effect]
+    CHECK: %Identity = Identity(%add) {T: float32} [^effect, ^effect_1]
+    CHECK-NOT: NoOp
+    """,
+)
+def two_effects(x: tf.Tensor) -> Any:
+    return effect(tf.sin(x)) + effect(x)
+
+
+@case(
+    order,
+    """
+    CHECK: body: @while_body_
+    CHECK-LABEL: AFTER
+    CHECK: [[PROGRAM:@.*]]__hostcall(%x: float32) -> (identity: %Identity) [^while]
+    CHECK: %while = While({{.*}}_xla_original_oc_node_name: 'while'
+    CHECK-SAME: body: [[PROGRAM]]__hostcall__0_while_body_
+    CHECK: [[PROGRAM]]__hostcall__0_while_body_{{.*}} [^while/effect]
+    CHECK: %while/effect = PyFunc({{.*}}_xla_token_input_nodes: ['_xla_token_arg_node']
+    CHECK: [[PROGRAM]]__hostcall__1_while_cond_
+    """,
+)
+def an_effect_in_a_loop(x: tf.Tensor) -> tf.Tensor:
+    return tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, effect(y)), [0, x])[1]
+
+
+@case(
+    graph_values,
+    """
+    CHECK: %shifted = LeftShift(%Cast, %shifted/y)
+    CHECK-LABEL: AFTER
+    CHECK: %shifted/hostcall_0 = Const() {dtype: int32, value: 31}
+    CHECK: %shifted/hostcall_1 = Minimum(%shifted/y, %shifted/hostcall_0)
+    CHECK: %shifted/hostcall_3 = Maximum(%shifted/hostcall_1, %shifted/hostcall_2)
+    CHECK: %shifted/hostcall_4 = LeftShift(%Cast, %shifted/hostcall_3)
+    CHECK: %shifted = Identity(%shifted/hostcall_4)
+    """,
+)
+def a_shift_by_too_much(x: tf.Tensor) -> tf.Tensor:
+    return tf.bitwise.left_shift(tf.cast(x, tf.int32), 40, name="shifted")
+
+
+@case(
+    graph_values,
+    """
+    CHECK: %Where = Where(%Greater) {T: bool}
+    CHECK: %MatrixInverse = MatrixInverse(%x) {T: float32, adjoint: false}
+    CHECK-LABEL: AFTER
+    CHECK: %Where = Where(%Greater) {T: bool, _hostcall_predicted: [0, 0]}
+    CHECK: %MatrixInverse = MatrixInverse(%x) {T: float32, _hostcall_wrong: 'XLA computes
+    """,
+)
+def a_bounded_size_and_a_wrong_kernel(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    return tf.reduce_mean(tf.cast(tf.where(x > 0), tf.float32)), tf.linalg.inv(x)
+
+
+@case(
+    graph_errors,
+    """
+    CHECK: %taken = GatherV2(%x, %Cast, %taken/axis)
+    CHECK-LABEL: AFTER
+    CHECK: [[OUTSIDE:%.*]] = HostcallAny(%Cast, {{.*}}kind: 'outside'
+    CHECK: [[FAILS:%.*]] = HostcallAnd([[OUTSIDE]],
+    CHECK: %hostcall_raise_1 = HostcallRaise([[FAILS]]) {T: [bool], errors: ['1:3:indices
+    """,
+)
+def an_index(x: tf.Tensor) -> tf.Tensor:
+    return tf.gather(x, tf.cast(x[0, 0], tf.int32), name="taken")
+
+
+@case(
+    free_shapes,
+    """
+    CHECK: %some = PyFuncStateless(%x)
+    CHECK-NOT: _hostcall_shape_agnostic_results
+    CHECK-LABEL: AFTER
+    CHECK: %some = PyFuncStateless(%x) {{.*}}_hostcall_shape_agnostic_results: [0, -1]
+    CHECK: %some_1 = PyFuncStateless(%x)
+    CHECK-NOT: _hostcall_shape_agnostic_results
+    """,
+)
+def an_unused_result(x: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    some(x)
+    return x, some(x)
+
+
+@case(
+    narrowed,
+    """
+    CHECK-LABEL: AFTER
+    CHECK: %Sin = Sin(%x) {T: float32}
+    CHECK: %Cos = Cos(%Sin) {T: float32}
+    CHECK: %Tan = Tan(%x) {T: float32, _hostcall_later: true}
+    CHECK: %add = AddV2(%Cos, %Tan) {T: float32, _hostcall_later: true}
+    """,
+)
+def an_unnamed_refusal(x: tf.Tensor) -> tf.Tensor:
+    return tf.cos(tf.sin(x)) + tf.tan(x)
 
 
 @pytest.mark.usefixtures("auto_route", "every_cluster")

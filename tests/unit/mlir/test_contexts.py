@@ -17,7 +17,7 @@ import hostcall.jax
 import hostcall_mlir
 from hostcall_mlir import opt
 from hostcall_mlir.program import files
-from hostcall_runtime import _leave
+from hostcall_runtime import _permissions
 from tests.support.exported import functions
 from tests.support.exported.programs import F3, FUNCTIONS, TRIPLE, load, make
 
@@ -78,8 +78,8 @@ USERS: list[Callable[[Path], None]] = [
 @pytest.mark.parametrize("use", USERS, ids=lambda use: use.__name__)
 def test_no_context_is_left(use: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", io.StringIO())
-    monkeypatch.setattr(_leave, "_allowed", {})
-    _leave.allow("tests.support.exported")
+    monkeypatch.setattr(_permissions, "_allowed", {})
+    _permissions.allow("tests.support.exported")
     use(tmp_path)
     before = living_contexts()
     for _ in range(USES):

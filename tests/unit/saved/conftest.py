@@ -3,11 +3,11 @@
 import pytest
 
 from hostcall._functions import declarations
-from hostcall_runtime import _leave
+from hostcall_runtime import _permissions
 
 
 @pytest.fixture(autouse=True)
 def _nothing_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test allows or names anything for another one."""
-    monkeypatch.setattr(_leave, "_allowed", {})
+    monkeypatch.setattr(_permissions, "_allowed", {})
     monkeypatch.setattr(declarations, "_named", {})

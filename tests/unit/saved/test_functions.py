@@ -49,7 +49,7 @@ def test_callbacks_are_found_by_their_names() -> None:
 
 
 def test_environment_names_modules(run_python: Callable[..., str], tmp_path: Path) -> None:
-    script = "import hostcall; from hostcall_runtime import _leave as f; "
+    script = "import hostcall; from hostcall_runtime import _permissions as f; "
     script += "print(*[f.is_allowed(m) for m in ('a', 'a.b', 'b.c', 'b', 'ab')])"
     assert run_python(script, HOSTCALL_ALLOW="a, b.c") == "True True True False False\n"
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph import protos
 from hostcall._tf.graph.program import Function, Node, ProgramModel
+from tests.support.e2e import written_back
 
 X = tf.TensorSpec([3], tf.float32)
 
@@ -59,16 +60,7 @@ state = tf.Variable([1.0, 2.0, 3.0])
     "function", [loop, branch, effects, calls, variable, strings, nothing], ids=lambda f: f.__name__
 )
 def test_what_is_read_is_written_back_byte_for_byte(function: Callable[..., Any]) -> None:
-    for before in library_of(function).function:
-        program = ProgramModel([protos.copy_of(before)])
-        read = next(iter(program.values()))
-        for node in read.nodes:
-            node.operands, node.controls = node.operands, node.controls  # all is written anew
-        _ = read.results, read.awaited
-        written = read.write()
-        assert written.SerializeToString(deterministic=True) == before.SerializeToString(
-            deterministic=True
-        )
+    written_back.check(library_of(function))
 
 
 def test_what_is_not_asked_for_is_not_read() -> None:

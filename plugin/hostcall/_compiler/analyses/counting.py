@@ -7,7 +7,8 @@ if the list is as long as the loop counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -16,6 +17,7 @@ from hostcall._compiler.analyses import loops
 from hostcall._compiler.analyses.sizes import Inferred, argument_shapes
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph import op_kinds, protos
+from hostcall._tf.graph.solver import reach
 from hostcall._tf.types import FunctionDef, Functions, NodeDef
 
 _Nodes = Mapping[str, Any]
@@ -118,27 +120,28 @@ class _Lengths:
 
     def _needed(self, value: str) -> set[str]:
         """Return the names of the nodes that a value is computed by, if these are not too many."""
-        needed: set[str] = set()
-        pending = [value]
-        while pending and len(needed) <= _MOST_NODES:
-            node = _node(pending.pop(), self._nodes)
-            if node is not None and node.name not in needed:
-                needed.add(node.name)
-                pending += defs.data_inputs(node)
-        return needed
+
+        def operands(name: str) -> list[str]:
+            return [defs.source(v) for v in defs.data_inputs(self._nodes[name])]
+
+        def nodes(names: Iterable[str]) -> Iterator[str]:
+            return filter(self._nodes.__contains__, names)
+
+        found = reach(nodes([defs.source(value)]), lambda name: nodes(operands(name)))
+        return set(itertools.islice(found, _MOST_NODES + 1))
 
 
 def _counters(condition: FunctionDef, body: FunctionDef) -> Iterator[_Counter]:
     """Yield the arguments that a loop counts up while they are less than a limit."""
     nodes = {node.name: node for node in condition.node_def}
-    pending = [*condition.ret.values()]
-    while pending:
-        node = _node(pending.pop(), nodes)
-        if node is None:
-            continue
-        if node.op in {"Identity", "LogicalAnd"}:
-            pending.extend(defs.data_inputs(node))
-        elif node.op == "Less" and (counter := _counter(node, nodes, condition, body)):
+
+    def conjuncts(value: str) -> list[str]:
+        node = _node(value, nodes)
+        return defs.data_inputs(node) if node and node.op in {"Identity", "LogicalAnd"} else []
+
+    for value in reach(condition.ret.values(), conjuncts):
+        node = _node(value, nodes)
+        if node and node.op == "Less" and (counter := _counter(node, nodes, condition, body)):
             yield counter
 
 

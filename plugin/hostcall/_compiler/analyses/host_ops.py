@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hostcall._compiler.analyses import node_places, turns
@@ -20,6 +20,7 @@ from hostcall._compiler.route_selection import Choice
 from hostcall._ops import settings
 from hostcall._tf.graph import attributes, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
+from hostcall._tf.graph.solver import reach
 from hostcall._tf.types import AnyNode, FunctionDef, NodeDef
 from hostcall_runtime._errors import LoweringError
 from hostcall_runtime._scheduling import Side
@@ -51,17 +52,18 @@ class _DataConstants:
     def index_nodes(self, function: FunctionDef, found: set[str]) -> set[str]:
         """Return the nodes that compute operands of those found, and are too small to compile."""
         nodes = {node.name: node for node in function.node_def}
-        pending = []
-        for name in found:
-            operands = self._operands(function.signature.name, nodes[name])
-            pending += [defs.source(nodes[name].input[i]) for i in operands]
-        seen: set[str] = set()
-        while pending:
-            node = nodes.get(pending.pop())
-            if node is not None and node.name not in seen and node.op in _INDEX_OPS:
-                seen.add(node.name)
-                pending += map(defs.source, defs.data_inputs(node))
-        return seen - found
+
+        def index_ops(values: Iterable[str]) -> Iterator[str]:
+            names = map(defs.source, values)
+            return (name for name in names if name in nodes and nodes[name].op in _INDEX_OPS)
+
+        starts = [
+            nodes[name].input[i]
+            for name in found
+            for i in self._operands(function.signature.name, nodes[name])
+        ]
+        computing = reach(index_ops(starts), lambda name: index_ops(defs.data_inputs(nodes[name])))
+        return set(computing) - found
 
     def _operands(self, function: str, node: NodeDef) -> list[int]:
         if node.op.startswith("Xla") or node.op in self._functions or defs.callees(node):
@@ -89,6 +91,8 @@ _MADE_UP = frozenset({"FakeParam"})
 _LIST_READS = frozenset({"TensorListPopBack", "TensorListGetItem", "TensorListStack"})
 # Marks of nodes that must be on the host in any case.
 _FOR_HOST = (attributes.BLOCKER, attributes.WRONG)
+# Those of nodes that may have to be on the host.
+_ON_HOST = (*_FOR_HOST, attributes.ROUTE, attributes.BRANCHES_DIFFER)
 
 _ENDS_PROCESS = (
     "hostcall: the branches of op '{node}' return different shapes, and hold calls with side "
@@ -127,6 +131,7 @@ class Rules(NamedTuple):
     choose: Callable[[Any], Choice]  # returns the route of a script op
     has_kernel: Callable[[Any], bool]  # returns whether XLA can compile a node's op
     marked: Callable[[Any], bool]  # returns whether a node must be on the host in any case
+    everything: bool = True  # whether `marked` may be true of nodes without a requested route
 
 
 class HostOps:
@@ -134,13 +139,17 @@ class HostOps:
 
     def __init__(self, functions: Mapping[str, Any], rules: Rules) -> None:
         self._functions = functions
-        self.choose, self._has_kernel, self._marked = rules  # the first: the route of a script op
+        self.choose = rules.choose  # returns the route of a script op
+        self._has_kernel, self._marked = rules.has_kernel, rules.marked
         self._data_constants = _DataConstants(functions)
-        kinds = {node.op for function in functions.values() for node in function.node_def}
-        self._must = Effects(functions, self._must_be_on_host, kinds)
         # Few functions have marks. Searching their bytes takes a tenth of the time.
         texts = [function.SerializePartialToString() for function in functions.values()]
-        self._marks = [m for m in _FOR_HOST if any(m.encode() in text for text in texts)]
+        marks = [m for m in _ON_HOST if any(m.encode() in text for text in texts)]
+        self._marks = [m for m in _FOR_HOST if m in marks]
+        kinds: Collection[str] = op_kinds.SCRIPT_OPS
+        if marks or rules.everything:
+            kinds = {node.op for function in functions.values() for node in function.node_def}
+        self._must = Effects(functions, self._must_be_on_host, kinds)
         self._effects = Effects(functions, op_kinds.has_effect)
         # The nodes whose calls of Python run one at a time.
         self.in_order = Effects(functions, _is_in_order, op_kinds.SCRIPT_OPS)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from typing import TypeAlias
 
 from hostcall._compiler.analyses.varying import VaryingValues
 from hostcall._tf.graph import attributes
 from hostcall._tf.graph import function_defs as defs
+from hostcall._tf.graph.solver import reach
 from hostcall._tf.types import FunctionDef, Functions, NodeDef
+
+_Needed: TypeAlias = tuple[str, str]  # a function, and a value or a control edge in it
 
 # XLA compiles only the branch that is taken, if it knows the branch.
 _PRUNED = frozenset({"Case", "StatelessCase"})
@@ -22,45 +26,39 @@ class LiveNodes:
         self._varying = varying
         self._nodes = {name: {n.name: n for n in f.node_def} for name, f in functions.items()}
         self._live: set[tuple[str, str]] = set()  # nodes and arguments
-        self._needed: set[tuple[str, str]] = set()  # values
         self._calls: dict[str, list[tuple[str, NodeDef]]] = defaultdict(list)
-        self._pending: list[tuple[str, str]] = []
-        self._enter(entry, whole=True)
-        while self._pending:
-            self._follow(*self._pending.pop())
+        for _ in reach(self._enter(entry, whole=True), self._follow):
+            pass
 
     def includes(self, function: str, node: str) -> bool:
         """Return whether a node remains, by the name of its function and its own."""
         return (function, node) in self._live
 
-    def _enter(self, name: str, whole: bool) -> None:
-        """Note that a function is compiled by itself, or inlined and so far needed for effects."""
+    def _enter(self, name: str, whole: bool) -> Iterator[_Needed]:
+        """Yield what a function needs, compiled by itself, or inlined and needed for effects."""
         if (function := self._functions.get(name)) is None:
             return
-        self._need(name, [f"^{node}" for node in _roots(function, self._functions)])
-        if whole:
-            self._need(name, [*function.ret.values(), *_ends(function)])
+        for node in _roots(function, self._functions):
+            yield name, f"^{node}"
+        for value in [*function.ret.values(), *_ends(function)] if whole else ():
+            yield name, value
 
-    def _need(self, function: str, values: Iterable[str]) -> None:
-        new = {(function, value): None for value in values}.keys() - self._needed
-        self._needed |= new
-        self._pending += new
-
-    def _follow(self, function: str, value: str) -> None:
-        """Note that a value is needed or, for a control edge, that a node runs."""
+    def _follow(self, needed: _Needed) -> Iterator[_Needed]:
+        """Note a needed value or, for a control edge, that a node runs; yield what it needs."""
+        function, value = needed
         name = defs.source(value)
         is_new = (function, name) not in self._live
         self._live.add((function, name))
         node = self._nodes[function].get(name)
         if node is None:
             for caller, call in self._calls[function] if is_new else ():
-                self._need_argument(caller, call, function, name)
+                yield from self._argument(caller, call, function, name)
         elif called := self._inlined(node):
-            self._follow_call(function, node, called, value, is_new)
+            yield from self._follow_call(function, node, called, value, is_new)
         elif is_new:
-            self._need(function, node.input)
+            yield from ((function, operand) for operand in node.input)
             for callee in self._compiled_with(function, node):
-                self._enter(callee, whole=True)
+                yield from self._enter(callee, whole=True)
 
     def _inlined(self, node: NodeDef) -> str:
         """Return the name of the function that is inlined for a node, or ""."""
@@ -77,26 +75,26 @@ class LiveNodes:
 
     def _follow_call(
         self, function: str, node: NodeDef, called: str, value: str, is_new: bool
-    ) -> None:
+    ) -> Iterator[_Needed]:
         if is_new:
             self._calls[called].append((function, node))
-            self._need(function, [v for v in node.input if v[0] == "^"])
-            self._enter(called, whole=False)
+            yield from ((function, v) for v in node.input if v[0] == "^")
+            yield from self._enter(called, whole=False)
             for argument in self._functions[called].signature.input_arg:
                 if (called, argument.name) in self._live:
-                    self._need_argument(function, node, called, argument.name)
+                    yield from self._argument(function, node, called, argument.name)
         if value[0] != "^":
             callee = self._functions[called]
             types = defs.output_types(node, self._functions)
             index = defs.position_in(types, value.partition(":")[2])
             results = [callee.ret[r.name] for r in callee.signature.output_arg]
-            self._need(called, results[index : index + 1])
+            yield from ((called, result) for result in results[index : index + 1])
 
-    def _need_argument(self, caller: str, call: NodeDef, callee: str, name: str) -> None:
-        """Note that a call needs its operand for one argument, given by the argument's name."""
+    def _argument(self, caller: str, call: NodeDef, callee: str, name: str) -> Iterator[_Needed]:
+        """Yield the operand that a call needs for one argument, given by the argument's name."""
         arguments = self._functions[callee].signature.input_arg
         pairs = zip(arguments, defs.data_inputs(call), strict=False)
-        self._need(caller, [value for argument, value in pairs if argument.name == name])
+        yield from ((caller, value) for argument, value in pairs if argument.name == name)
 
 
 def _roots(function: FunctionDef, functions: Functions) -> Iterator[str]:

@@ -61,7 +61,7 @@ def locator(concrete: ConcreteFunction) -> Callable[[str, str], str]:
             op = graphs[function].get_operation_by_name(node)
         except KeyError:
             return ""
-        return autograph.of_op(op)
+        return autograph.place_of(op)
 
     return locate
 
@@ -85,7 +85,7 @@ def _in_graph(graph: Graph, node: str, op: str) -> str:
         with contextlib.suppress(KeyError, ValueError):
             found = graph.get_operation_by_name(name)
             if found.type == op:
-                return autograph.of_op(found)
+                return autograph.place_of(found)
     return ""
 
 

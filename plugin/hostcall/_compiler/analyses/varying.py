@@ -9,6 +9,7 @@ from typing import Any
 from hostcall._compiler.analyses import loops
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph import op_kinds
+from hostcall._tf.graph.solver import solve
 from hostcall._tf.types import NodeDef
 
 _FIXED = frozenset({"Const", "Shape", "ShapeN", "Rank", "Size"})
@@ -25,10 +26,9 @@ class VaryingValues:
         self._results: dict[str, set[int]] = defaultdict(set)
         self._values: dict[str, set[str]] = {}
         self._callers: dict[str, set[str]] = defaultdict(set)
-        self._pending: dict[str, None] = dict.fromkeys(functions)
+        self._changed: dict[str, None] = {}  # by what is followed now
         self._start()
-        while self._pending:
-            self._follow(self._pending.popitem()[0])
+        solve(functions, self._follow)
 
     def includes(self, function: str, value: str) -> bool:
         """Return whether a value of a function may vary, by its name as an input of nodes."""
@@ -48,8 +48,9 @@ class VaryingValues:
         called = defs.called_functions(node, self._functions)
         return [name for name in called if name in self._functions]
 
-    def _follow(self, name: str) -> None:
-        """Find the varying values of a function; queue its callers and callees if theirs change."""
+    def _follow(self, name: str) -> Iterable[str]:
+        """Find the varying values of a function; return the callers and callees that it changes."""
+        self._changed = {}
         function = self._functions[name]
         arguments = function.signature.input_arg
         values = self._values[name] = {arguments[i].name for i in self._args[name]}
@@ -63,7 +64,8 @@ class VaryingValues:
         found = {i for i, value in enumerate(outputs) if self.includes(name, value)}
         if not found <= self._results[name]:
             self._results[name] |= found
-            self._pending.update(dict.fromkeys(self._callers[name]))
+            self._changed.update(dict.fromkeys(self._callers[name]))
+        return self._changed
 
     def _varies(self, function: str, node: NodeDef) -> bool:
         if node.op in _FIXED:
@@ -117,7 +119,7 @@ class VaryingValues:
         for callee in called:
             if callee in self._functions and not set(positions) <= self._args[callee]:
                 self._args[callee].update(positions)
-                self._pending[callee] = None
+                self._changed[callee] = None
 
 
 def _positions(flags: Iterable[bool]) -> list[int]:

@@ -28,7 +28,7 @@ from hostcall._compiler import route_selection
 from hostcall._functions import call_stats
 from hostcall._ops import lookup, result_contract, result_shapes, tape_residuals
 from hostcall._ops.array_specs import BorrowingSpec
-from hostcall._ops.callback_spec import CallbackSpec, EagerSpec, NumpySpec, Recording
+from hostcall._ops.callback_spec import CallbackSpec, EagerSpec, NumpySpec, ResidualMode
 from hostcall._ops.result_contract import SeenShapes
 from hostcall._ops.structures import Spec
 from hostcall._tf import eager_execution, token_registry
@@ -205,7 +205,7 @@ class _NumpyHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
 
     def __init__(self, spec: NumpySpec, node: NodeDef, is_in_region: bool) -> None:
         super().__init__(spec, node, is_in_region)
-        self._function = spec.host_function(Recording.NO)
+        self._function = spec.host_function(ResidualMode.NO)
         self._unshared_inputs = _library.load("hostcall._tensorflow").unshared_inputs
 
     @raises_carrier

@@ -11,13 +11,15 @@ floats of eight bits. So they carry these as floats of sixteen bits, which hold 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Set
 from typing import Any
 
 import tensorflow as tf
 
+from hostcall._compiler import devices
 from hostcall._tf.graph import attributes, function_edits, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
+from hostcall._tf.graph.solver import solve
 from hostcall._tf.types import FunctionDef, NodeDef
 
 _WIDE = {
@@ -30,19 +32,21 @@ _SUFFIX = "__of_wide_floats"
 
 def carry(functions: dict[str, Any], others: Mapping[str, Any]) -> None:
     """Make loops and branches outside of clusters carry wide floats, in place or in copies."""
-    pending = [f for f in functions.values() if attributes.CLUSTER not in f.attr]
-    while pending:
-        function = pending.pop()
-        for node in defs.nodes_of(function, defs.CONTROL_FLOW_OPS):
+
+    def widen(name: str) -> Iterator[str]:
+        for node in defs.nodes_of(functions[name], defs.CONTROL_FLOW_OPS):
             if any(defs.handles(node, dtype, {}) for dtype in _WIDE):
-                pending += _call_with_wide(node, functions, others)
-                function_edits.pass_wide(function, node, _WIDE)
+                yield from _call_with_wide(node, functions, others)
+                function_edits.pass_wide(functions[name], node, _WIDE)
+
+    on_host = [name for name, f in functions.items() if attributes.CLUSTER not in f.attr]
+    solve(on_host, widen)
 
 
 def _call_with_wide(
     node: NodeDef, functions: dict[str, Any], others: Mapping[str, Any]
-) -> list[Any]:
-    """Make a node call functions of wide floats; return those that are new."""
+) -> list[str]:
+    """Make a node call functions of wide floats; return the names of those that are new."""
     made = []
     for callee in defs.callees(node):
         old, callee.name = callee.name, callee.name + _SUFFIX
@@ -51,28 +55,11 @@ def _call_with_wide(
             new.signature.name += _SUFFIX
             function_edits.take_wide(new, _WIDE)
             functions[callee.name] = new
-            made.append(new)
+            made.append(callee.name)
     return made
 
 
-_CPU = "CPU"
 _LOWER_ATTR = "_lower_using_switch_merge"
-
-
-def is_accelerator(device: str) -> bool:
-    """Return whether a device, by its full name, is not a CPU; "" is not an accelerator."""
-    return type_of(device) != _CPU
-
-
-def type_of(device: str) -> str:
-    """Return the type of a device, by its full name; that of a CPU for ""."""
-    return str(tf.DeviceSpec.from_string(device).device_type or _CPU)
-
-
-def suffix_of(device: str) -> str:
-    """Return the suffix for the names of functions that are for this device."""
-    spec = tf.DeviceSpec.from_string(device)
-    return f"_on_{spec.device_type}_{spec.device_index}"
 
 
 def place(
@@ -83,7 +70,11 @@ def place(
     device: str,
 ) -> None:
     """Assign each node of a function its device, in place, or leave it to TensorFlow."""
-    host = tf.DeviceSpec.from_string(device).replace(device_type=_CPU, device_index=0).to_string()
+    host = (
+        tf.DeviceSpec.from_string(device)
+        .replace(device_type=devices.CPU, device_index=0)
+        .to_string()
+    )
     consumers: dict[str, list[NodeDef]] = defaultdict(list)
     for node in function.node_def:
         for value in node.input:

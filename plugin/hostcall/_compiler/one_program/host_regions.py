@@ -24,6 +24,7 @@ from hostcall._ops.structures import BoundedSpec
 from hostcall._tf.graph import attributes, function_edits, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph.program import Function, Node, ProgramModel, Value, dtypes, predecessors
+from hostcall._tf.graph.solver import reach
 from hostcall._tf.types import ArgDef, FunctionDef, FunctionDefLibrary
 from hostcall_runtime import _library, _scheduling
 from hostcall_runtime._scheduling import Groups, Side
@@ -109,7 +110,7 @@ def _are_known(region: FunctionDef, shapes: list[Shape]) -> bool:
     return bool(infer(region.SerializeToString(), shapes))
 
 
-def of_results(serialized: bytes, operands: Sequence[Shape]) -> list[Shape]:
+def infer_results(serialized: bytes, operands: Sequence[Shape]) -> list[Shape]:
     """Return the shapes of a script op's results from those of its inputs, in a region."""
     node = protos.node_def_pb2.NodeDef.FromString(serialized)
     spec = lookup.existing_spec_of(node)
@@ -441,9 +442,8 @@ class _References:
         self._users: dict[Value, list[Node]] = {}
         for node in nodes:
             self._read(node)
-        found = (
-            self._spread()
-        )  # a NotWholeError if a resource is used in the program and on the host
+        # A NotWholeError if a resource is used in the program and on the host.
+        found = self._spread()
         values = [value for function in functions for value in function.arguments]
         values += [value for node in nodes for value in node.results]
         self.held = {
@@ -472,13 +472,8 @@ class _References:
         users: dict[Value, list[Node]] = {}
         for value, nodes in self._users.items():
             users.setdefault(self._groups.root(value), []).extend(nodes)
-        pending = [root for root, nodes in users.items() if not self.host_ops.isdisjoint(nodes)]
-        found: set[Value] = set()
-        while pending:
-            root = pending.pop()
-            if root in found:
-                continue
-            found.add(root)
+
+        def touch(root: Value) -> Iterator[Value]:
             for node in users[root]:
                 if node in self.host_ops:
                     continue
@@ -488,8 +483,10 @@ class _References:
                     )
                 self.host_ops.add(node)
                 touched = _without_arrays([*node.operands, *node.results])
-                pending += map(self._groups.root, touched)
-        return found
+                yield from map(self._groups.root, touched)
+
+        starts = [root for root, nodes in users.items() if not self.host_ops.isdisjoint(nodes)]
+        return set(reach(starts, touch))
 
 
 def _without_arrays(values: Iterable[Value]) -> list[Value]:

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from hostcall._ops import lookup, requested_routes, result_contract, result_shapes
 from hostcall._ops.array_specs import NativeSpec
-from hostcall._ops.callback_spec import CallbackSpec, EagerSpec, Recording
+from hostcall._ops.callback_spec import CallbackSpec, EagerSpec, ResidualMode
 from hostcall._ops.structures import BoundedSpec, Spec
 from hostcall._tf.graph import attributes, protos
 from hostcall._tf.types import NodeDef
@@ -60,7 +60,7 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> LoweredCall:
     operands_passed = [specs[i] for i in passed]
     spec.check_call(operands_passed, results)
     pairs = {} if isinstance(spec, NativeSpec) else _pairs(operands_passed, results)
-    callback = spec.target_id(_recording(spec, node), free)
+    callback = spec.target_id(_residual_mode(spec, node), free)
     foldable = not free and _is_foldable(spec, specs, results)
     return LoweredCall(
         target=spec.custom_call,
@@ -85,7 +85,7 @@ def evaluate(serialized: bytes, inputs: Sequence[bytes]) -> list[bytes] | None:
     operands = [tf.TensorSpec(tensor.tensor_shape, tensor.dtype) for tensor in tensors]
     results = result_shapes.resolve(spec, node, operands)
     try:
-        returned = spec.host_function(Recording.NO)(*map(_constant, tensors))
+        returned = spec.host_function(ResidualMode.NO)(*map(_constant, tensors))
         values = returned if isinstance(returned, list | tuple) else [returned]
         arrays = [np.asarray(value) for value in values]
     except KeyboardInterrupt:
@@ -155,13 +155,13 @@ def _as_spec(operand: Operand) -> Spec:
     return tf.TensorSpec(dims, tf.as_dtype(dtype))
 
 
-def _recording(spec: CallbackSpec, node: NodeDef) -> Recording:
+def _residual_mode(spec: CallbackSpec, node: NodeDef) -> ResidualMode:
     if not isinstance(spec, EagerSpec) or not spec.differentiable:
-        return Recording.NO
+        return ResidualMode.NO
     if attributes.RECORD in node.attr:
-        return Recording(node.attr[attributes.RECORD].i)
+        return ResidualMode(node.attr[attributes.RECORD].i)
     # Compiled in a way that does not rewrite functions.
-    return Recording.ESCAPING if spec.gradient_wanted else Recording.NO
+    return ResidualMode.ESCAPING if spec.gradient_wanted else ResidualMode.NO
 
 
 def _dynamic_dims(spec: Spec) -> tuple[int, ...]:

@@ -26,9 +26,10 @@ import tensorflow as tf
 
 from hostcall._compiler import control_flow
 from hostcall._compiler.analyses.effects import Effects
-from hostcall._ops.tape_residuals import Recording
+from hostcall._ops.tape_residuals import ResidualMode
 from hostcall._tf.graph import attributes, function_edits, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
+from hostcall._tf.graph.solver import reach
 from hostcall._tf.types import (
     FunctionDef,
     FunctionDefLibrary,
@@ -69,7 +70,7 @@ def _users(function: FunctionDef, controls: Iterable[str]) -> dict[str, list[Any
     """Return the nodes that wait for each of some control inputs."""
     users: dict[str, list[Any]] = {control: [] for control in controls}
     for node in function.node_def:
-        inputs = node.input
+        inputs = node.input[:]
         if not inputs or inputs[-1][0] != "^":  # control inputs come last
             continue
         for value in inputs:
@@ -173,7 +174,7 @@ class _Orderer:
         """Yield the nodes with side effects in a unit, with those that plain calls inline."""
         if name in inside or name not in self._functions:
             return
-        for node in self._functions[name].node_def:
+        for node in self._may_have_effects(self._functions[name]):
             if op_kinds.is_ordered(node):
                 if attributes.AFTER_EFFECTS not in node.attr:
                     yield node
@@ -228,7 +229,7 @@ class _Orderer:
                 continue
             if op_kinds.is_ordered(node):
                 last = _chain_effect(node, last, token)
-                self._mark_recording(node, consumed, escaping)
+                self._mark_residuals(node, consumed, escaping)
             elif node.op in defs.CONTROL_FLOW_OPS:
                 steps = self._order_units(function, node, escaping)
                 for step in steps:
@@ -266,11 +267,9 @@ class _Orderer:
 
     def _effects_of(self, function: FunctionDef) -> list[Any]:
         """Return the nodes of a function with side effects, callees included, in their order."""
-        known = self._functions
-        may_have_some = [n for n in function.node_def if (op := n.op) in _EFFECT_OPS or op in known]
         found = [
             node
-            for node in may_have_some
+            for node in self._may_have_effects(function)
             if op_kinds.is_ordered(node)
             or attributes.AFTER_RAISE in node.attr
             or self._effects.of_callees(node)
@@ -280,22 +279,27 @@ class _Orderer:
         names = {node.name for node in found}
         return [node for node in defs.program_order(function) if node.name in names]
 
+    def _may_have_effects(self, function: FunctionDef) -> list[Any]:
+        """Return the nodes of a function whose ops may have side effects, callees included."""
+        known = self._functions
+        return [n for n in function.node_def if (op := n.op) in _EFFECT_OPS or op in known]
+
     def _refuse(self, why: str, count: int, most: int) -> None:
         if count > most:
             entry = self._entry.removesuffix(self._suffix)
             raise LoweringError(why.format(entry=entry, most=most))
 
-    def _mark_recording(self, node: NodeDef, consumed: set[str], escaping: set[str]) -> None:
+    def _mark_residuals(self, node: NodeDef, consumed: set[str], escaping: set[str]) -> None:
         if node.op != op_kinds.EAGER_PY_FUNC:
             return
         hidden = f"{node.name}:output:{len(node.attr['Tout'].list.type) - 1}"
-        recording = Recording.NO
+        mode = ResidualMode.NO
         if hidden in escaping:
-            recording = Recording.CLUSTER if self._is_cluster else Recording.ESCAPING
+            mode = ResidualMode.CLUSTER if self._is_cluster else ResidualMode.ESCAPING
         elif hidden in consumed:
-            recording = Recording.RUN
-        node.attr[attributes.RECORD].i = recording
-        self._tracks_run |= recording is not Recording.NO
+            mode = ResidualMode.RUN
+        node.attr[attributes.RECORD].i = mode
+        self._tracks_run |= mode is not ResidualMode.NO
 
     def _escaping_of(
         self, node: NodeDef, callee: NameAttrList | OpDef, escaping: set[str]
@@ -317,14 +321,8 @@ class _Orderer:
             for node in defs.nodes_of(function, op_kinds.IDENTITIES)
             for i, value in enumerate(node.input)
         }
-        values = {function.ret[name] for name in results}
-        pending = list(values)
-        while pending:
-            value = identities.get(pending.pop())
-            if value is not None and value not in values:
-                values.add(value)
-                pending.append(value)
-        return values
+        returned = [function.ret[name] for name in results]
+        return set(reach(returned, lambda v: [identities[v]] if v in identities else ()))
 
     def _consumed(self, function: FunctionDef) -> set[str]:
         """Return the values that have users, if one may be a tape residual's handle."""
@@ -332,7 +330,7 @@ class _Orderer:
             return set()
         consumed = set(function.ret.values())
         for node in function.node_def:
-            consumed.update(node.input)
+            consumed.update(node.input[:])
         return consumed
 
     def _copy_callee(self, node: NodeDef, caller: str) -> FunctionDef:

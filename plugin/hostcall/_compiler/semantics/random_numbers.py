@@ -27,6 +27,7 @@ from hostcall._ops import settings
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph import op_kinds, protos
 from hostcall._tf.graph.function_edits import NodeWriter
+from hostcall._tf.graph.solver import solve
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 
 _HALF, _BFLOAT16, _DOUBLE, _UINT32, _UINT64 = (
@@ -483,10 +484,12 @@ def _is_threefry(node: NodeDef, nodes: Mapping[str, Any]) -> bool:
 def separate(library: FunctionDefLibrary, entry: str) -> set[str]:
     """Give each call of a function its own copy of the states in it; return changed functions."""
     functions = defs.by_name(library)
+    if not any(True for _ in defs.all_nodes(library, _SEEDED | _SEEDED_ON_HOST)):
+        return set()
     drawing = Effects(functions, _is_seeded, _SEEDED | _SEEDED_ON_HOST)
     if not drawing.of_function(entry):
         return set()
-    changed, called, pending = set[str](), set[str](), [entry]
+    changed, called, entered = set[str](), set[str](), list[str]()
 
     def own(name: str) -> str:
         """Return the name of a function, or of a copy of it if it was called before."""
@@ -497,15 +500,19 @@ def separate(library: FunctionDefLibrary, entry: str) -> set[str]:
                 return name
             name = _copy(library, functions, name, len(called))
         called.add(name)
-        pending.append(name)
+        entered.append(name)
         return name
 
-    while pending:
-        caller = pending.pop()
+    def redirect_calls(caller: str) -> list[str]:
+        """Give the calls of a function their own copies; return what it is the first to call."""
+        entered.clear()
         for node in defs.calls_in(functions[caller], functions):
             inlined = node.op in functions or node.op in defs.CALL_OPS | defs.CONTROL_FLOW_OPS
             if inlined and defs.redirect(node, functions, own):
                 changed.add(caller)
+        return entered
+
+    solve([entry], redirect_calls)
     return changed
 
 

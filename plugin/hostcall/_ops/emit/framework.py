@@ -49,7 +49,7 @@ def call_on_tensors(user: UserFunction, args: tuple[Any, ...]) -> object:
     emit = functools.partial(_emit, user)
     grad = user.grad
     if missing_gradients.wants_one(user, inputs.flat):
-        grad = missing_gradients.of_eager_call(user)
+        grad = missing_gradients.warning_gradient(user)
     if grad is None:
         return emit(inputs, outputs)
     return gradients.with_gradient(emit, grad, inputs, outputs)

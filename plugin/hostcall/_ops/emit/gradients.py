@@ -14,7 +14,7 @@ from hostcall._functions import source_location
 from hostcall._functions.options import Options
 from hostcall._functions.user_function import UserFunction, gradients_by, wrong_gradient
 from hostcall._ops import lookup, tape_residuals
-from hostcall._ops.callback_spec import EagerSpec, Recording, ShapeFunction
+from hostcall._ops.callback_spec import EagerSpec, ResidualMode, ShapeFunction
 from hostcall._ops.emit import script_ops
 from hostcall._ops.structures import Inputs, Outputs
 from hostcall._tf import eager_execution, patches, token_registry
@@ -134,7 +134,7 @@ class GradientSpec(DerivedSpec):
         # The handle identifies the differentiated call, so gradient calls may come in any order.
         return dataclasses.replace(super()._site(keep), ordered=False, takes_handle=True)
 
-    def _is_plain(self, recording: Recording) -> bool:
+    def _is_plain(self, mode: ResidualMode) -> bool:
         return False  # `_run` below runs instead of the user's function
 
     def _run(

@@ -32,7 +32,7 @@ _HAS_NONE = (
 
 def gradient(op: Any, *_: Any) -> list[None]:
     """Return the gradient of a script op of arrays, which is None, as in stock TensorFlow."""
-    # Eager calls that a tape records have `of_eager_call`; their tokens are used again.
+    # Eager calls that a tape records have `warning_gradient`; their tokens are used again.
     if not tf.executing_eagerly():
         spec = token_registry.find_present(op.get_attr("token").decode(errors="replace"))
         if isinstance(spec, CallbackSpec) and spec.user.called_as == CALLBACK:
@@ -41,7 +41,7 @@ def gradient(op: Any, *_: Any) -> list[None]:
 
 
 def wants_one(user: UserFunction, tensors: list[Any]) -> bool:
-    """Return whether an eager call of a callback has to carry `of_eager_call`."""
+    """Return whether an eager call of a callback has to carry `warning_gradient`."""
     return (
         user.grad is None
         and not user.takes_tensors
@@ -50,7 +50,7 @@ def wants_one(user: UserFunction, tensors: list[Any]) -> bool:
     )
 
 
-def of_eager_call(user: UserFunction) -> Callable[..., list[None]]:
+def warning_gradient(user: UserFunction) -> Callable[..., list[None]]:
     """Return the gradient function of an eager call that has none."""
 
     def grad(inputs: Any, results: Any, upstream: Any) -> list[None]:  # noqa: ARG001

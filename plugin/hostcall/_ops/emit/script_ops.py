@@ -125,7 +125,7 @@ def emit_or_run(
         check_side_effects(options, who, remedy, ordered=not pure, pure=pure)
     user = user.described("" if tf.executing_eagerly() else source_location.caller())
     spec = _spec_for(user, inputs, outputs)
-    check_no_results(options.line, outputs.dtypes, user.stateful, user.description)
+    check_no_results(options.call_log, outputs.dtypes, user.stateful, user.description)
     return emit(spec, user.stateful, name)
 
 

@@ -21,7 +21,7 @@ from hostcall import _control
 from hostcall._saved.serving import metrics, session
 from hostcall._saved.serving.metrics import Metrics
 from hostcall._saved.serving.session import Arena
-from hostcall_runtime import _leave, _serving_wire
+from hostcall_runtime import _permissions, _serving_wire
 from hostcall_runtime._serving_wire import ClosedError, Frame, Health, Kind, ProtocolError
 
 
@@ -296,7 +296,7 @@ def run(
     if not _control.is_enabled():
         raise ValueError("hostcall: a worker needs what HOSTCALL_DISABLE=1 has switched off.")
     logging.basicConfig(format="%(message)s")
-    _leave.allow(*allowed)
+    _permissions.allow(*allowed)
     for module in imported:  # which may call `hostcall.provide`
         try:
             importlib.import_module(module)
@@ -307,7 +307,7 @@ def run(
     with contextlib.ExitStack() as stack:
         if path is not None:
             source = stack.enter_context(listening_at(os.path.abspath(path)))
-            listed = ", ".join(_leave.allowed()) or "none, so that nothing can be called"
+            listed = ", ".join(_permissions.allowed()) or "none, so that nothing can be called"
             say(f"hostcall worker: process {os.getpid()} listens at {path}. Allowed: {listed}.")
         else:
             source = stack.enter_context(_handed_over(control))

@@ -22,7 +22,7 @@ SHAPE_AGNOSTIC_RESULTS = (
 UNORDERED = "_hostcall_unordered"  # its function is declared pure, so no call waits for it
 AFTER_RAISE = "_hostcall_after_raise"  # it waits for the errors of values before it
 AFTER_EFFECTS = "_hostcall_after_effects"  # its operand follows from the last effect before it
-RECORD = "_hostcall_record"  # a Recording: whether the program can ask for the call's gradient
+RECORD = "_hostcall_record"  # a ResidualMode: whether the program can ask for the call's gradient
 
 # On a node of a must-compile function in a SavedModel, for servers without Python.
 PROGRAM = "_hostcall_program"  # what is compiled in the place of the function

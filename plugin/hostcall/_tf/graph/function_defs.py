@@ -21,6 +21,7 @@ import tensorflow as tf
 
 from hostcall._tf import token_registry
 from hostcall._tf.graph import attributes, op_kinds, protos
+from hostcall._tf.graph.solver import reach
 from hostcall._tf.types import (
     AnyNode,
     ArgDef,
@@ -252,15 +253,26 @@ def reachable(library: FunctionDefLibrary, entry: str) -> dict[str, Any]:
 
 def reachable_in(functions: Mapping[str, Any], entry: str) -> dict[str, Any]:
     """Return the same as `reachable`, for a mapping from names to functions."""
-    found: dict[str, Any] = {}
-    pending = [entry]
-    while pending:
-        name = pending.pop()
-        if name in functions and name not in found:
-            found[name] = functions[name]
-            for node in calls_in(functions[name], functions):
-                pending.extend(called_functions(node, functions))
-    return found
+
+    def called(name: str) -> Iterator[str]:
+        for node in calls_in(functions[name], functions) if name in functions else ():
+            yield from called_functions(node, functions)
+
+    return {name: functions[name] for name in reach([entry], called) if name in functions}
+
+
+def new_functions(before: FunctionDefLibrary, after: FunctionDefLibrary) -> list[Any]:
+    """List the functions with new names, which TensorFlow does not have."""
+    known = {function.signature.name for function in before.function}
+    return [function for function in after.function if function.signature.name not in known]
+
+
+def is_changed(before: FunctionDefLibrary, after: FunctionDefLibrary, entry: str) -> bool:
+    """Return whether a function, or one that it calls, has other ops than before."""
+    old, new = (by_name(library)[entry] for library in (before, after))
+    return [node.op for node in old.node_def] != [node.op for node in new.node_def] or bool(
+        new_functions(before, after)
+    )
 
 
 def nodes_of(function: FunctionDef, kinds: Collection[str]) -> list[Any]:
@@ -292,39 +304,47 @@ def source(value: str) -> str:
     return (value[1:] if value[0] == "^" else value).partition(":")[0]
 
 
+def sources(node: NodeDef) -> list[str]:
+    """Return the names of the nodes and arguments that each input of a node comes from."""
+    # A slice of a field takes a third of the time of an iteration over it.
+    return [(v[1:] if v[0] == "^" else v).partition(":")[0] for v in node.input[:]]
+
+
 def data_inputs(node: NodeDef) -> list[str]:
     """Return the inputs of a node that are values."""
-    return [value for value in node.input if value[0] != "^"]
+    return [value for value in node.input[:] if value[0] != "^"]
 
 
 def predecessors(nodes: Iterable[Any]) -> list[list[int]]:
     """Return the positions that each node waits for, but for back edges of TensorFlow 1's loops."""
     nodes = list(nodes)
+    return _predecessors(nodes, [*map(sources, nodes)])
+
+
+def _predecessors(nodes: list[Any], inputs: list[list[str]]) -> list[list[int]]:
     position = {node.name: i for i, node in enumerate(nodes)}
     ends = {node.name for node in nodes if node.op in LOOP_ENDS}
-    found = []
-    for node in nodes:
-        names = set(map(source, node.input))
-        if ends and node.op in MERGES:
-            names -= ends
-        found.append(sorted(position[name] for name in names if name in position))
-    return found
+    if ends:
+        pairs = zip(nodes, inputs, strict=True)
+        inputs = [[n for n in i if n not in ends] if o.op in MERGES else i for o, i in pairs]
+    return [sorted({position[name] for name in names if name in position}) for names in inputs]
 
 
 def program_order(function: FunctionDef) -> list[Any]:
     """Return the nodes in an order that respects all edges, and otherwise their creation order."""
     nodes = list(function.node_def)
-    return nodes if _are_in_order(nodes) else in_order(nodes, predecessors(nodes))
+    inputs = [*map(sources, nodes)]
+    return nodes if _are_in_order(nodes, inputs) else in_order(nodes, _predecessors(nodes, inputs))
 
 
-def _are_in_order(nodes: list[Any]) -> bool:
+def _are_in_order(nodes: list[Any], inputs: list[list[str]]) -> bool:
     """Return whether no node uses a later one, as in nearly all functions that were traced."""
-    later = {node.name for node in nodes}
-    for node in nodes:
-        for value in node.input:
-            if source(value) in later:
-                return False
-        later.discard(node.name)
+    names = [node.name for node in nodes]
+    later = set(names)
+    for name, before in zip(names, inputs, strict=True):
+        if not later.isdisjoint(before):
+            return False
+        later.discard(name)
     return True
 
 
@@ -335,15 +355,18 @@ def in_order(nodes: list[Any], before: list[list[int]]) -> list[Any]:
     for i, waited in enumerate(before):
         for j in waited:
             after[j].append(i)
-    ready = [i for i, count in enumerate(left) if not count]
+    ready: list[int] = []  # a heap of those that were passed over, and wait for nothing any more
     order: list[int] = []
-    while ready:
-        done = heapq.heappop(ready)
-        order.append(done)
-        for i in after[done]:
-            left[i] -= 1
-            if not left[i]:
-                heapq.heappush(ready, i)
+    for position in range(len(nodes)):
+        if not left[position]:
+            heapq.heappush(ready, position)
+        while ready:
+            done = heapq.heappop(ready)
+            order.append(done)
+            for i in after[done]:
+                left[i] -= 1
+                if i <= position and not left[i]:
+                    heapq.heappush(ready, i)
     if len(order) < len(nodes):
         names = ", ".join(repr(nodes[i].name) for i, count in enumerate(left) if count)
         raise RuntimeError(_CYCLE.format(nodes=names))
@@ -360,27 +383,30 @@ def live_nodes(function: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
     """Return the names of the nodes that a result or a stateful op of a function needs."""
     # Stateful ops that were replaced are not needed.
     nodes = {node.name: node for node in function.node_def}
-    pending = [*map(source, function.ret.values()), *function.control_ret.values()]
-    pending += [
-        node.name
-        for node in nodes.values()
-        if definition_of(node, functions).is_stateful and not is_replaced(node)
-    ]
-    live: set[str] = set()
-    while pending:
-        name = pending.pop()
-        if name in nodes and name not in live:
-            live.add(name)
-            pending.extend(map(source, nodes[name].input))
-    return live
+    # Large functions have few kinds of ops.
+    kinds = {node.op: node for node in nodes.values()}
+    stateful = {op for op, node in kinds.items() if definition_of(node, functions).is_stateful}
+    starts = [*map(source, function.ret.values()), *function.control_ret.values()]
+    starts += [n.name for n in nodes_of(function, stateful) if not is_replaced(n)]
+    found = reach(starts, lambda name: sources(nodes[name]) if name in nodes else ())
+    return nodes.keys() & found
 
 
 def drop_dead_nodes(function: FunctionDef, functions: Mapping[str, Any]) -> None:
     """Remove the nodes that neither a result nor a stateful op of a function needs."""
     # TensorFlow and XLA do not run these nodes either, and some may not even be able to run.
     live = live_nodes(function, functions)
-    if len(live) < len(function.node_def):
+    dead = [i for i, node in enumerate(function.node_def) if node.name not in live]
+    if len(dead) > MOST_IN_PLACE:
         replace_nodes(function, [node for node in function.node_def if node.name in live])
+        return
+    for i in reversed(dead):
+        del function.node_def[i]
+
+
+# The most nodes that are added or removed one by one, which moves all nodes behind them. To make
+# the nodes of a function anew takes as long as to parse them several times.
+MOST_IN_PLACE = 100
 
 
 def replace_nodes(function: FunctionDef, nodes: Iterable[Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -98,18 +99,36 @@ class FunctionEdits:
         """Apply the changes to the function; return whether there were any."""
         if not (self._before or self._after or self._values or self._last):
             return False
-        nodes = []
-        for node in self._function.node_def:
-            taking = [*self._before.get(node.name, ()), node]
-            for each in taking:
-                for index, value in enumerate(each.input):
-                    if value in self._values:
-                        each.input[index] = self._values[value]
-            nodes += [*taking, *self._after.get(node.name, ())]
-        nodes += self._last
-        defs.edit_results(self._function, lambda value: self._values.get(value, value))
-        defs.replace_nodes(self._function, nodes)
+        if self._values:
+            self._replace_values()
+        if self._before or self._after:
+            self._insert()
+        self._function.node_def.extend(self._last)
         return True
+
+    def _replace_values(self) -> None:
+        for node in itertools.chain(self._function.node_def, *self._before.values()):
+            for index, value in enumerate(node.input[:]):
+                if value in self._values:
+                    node.input[index] = self._values[value]
+        defs.edit_results(self._function, lambda value: self._values.get(value, value))
+
+    def _insert(self) -> None:
+        """Add the nodes that stand in front of others, or behind them."""
+        new: list[tuple[int, Any]] = []  # each with the number of nodes in front of it
+        beside = self._before.keys() | self._after.keys()
+        for i, node in enumerate(self._function.node_def):
+            if (name := node.name) in beside:
+                new += ((i, one) for one in self._before.get(name, ()))
+                new += ((i + 1, one) for one in self._after.get(name, ()))
+        if len(new) <= defs.MOST_IN_PLACE:
+            for i, node in reversed(new):
+                self._function.node_def.insert(i, node)
+            return
+        nodes = [*self._function.node_def]
+        for i, node in reversed(new):
+            nodes.insert(i, node)
+        defs.replace_nodes(self._function, nodes)
 
 
 def insert_argument(function: Any, position: int, name: str, dtype: int) -> None:

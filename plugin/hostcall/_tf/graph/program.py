@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph import protos, text
+from hostcall._tf.graph.solver import reach
 from hostcall._tf.types import AttrValue, FunctionDef, NodeDef, OpDef
 
 
@@ -335,15 +336,9 @@ class Function:
 
     def live(self) -> set[Node]:
         """Return the nodes that a result or a stateful node needs."""
-        pending = [*(value.node for value in self.results.values()), *self.awaited.values()]
-        pending += [n for n in self.nodes if n.is_stateful and not defs.is_replaced(n)]
-        found: set[Node] = set()
-        while pending:
-            node = pending.pop()
-            if node not in found:
-                found.add(node)
-                pending += node.sources
-        return found
+        starts = [*(value.node for value in self.results.values()), *self.awaited.values()]
+        starts += [n for n in self.nodes if n.is_stateful and not defs.is_replaced(n)]
+        return set(reach(starts, lambda node: node.sources))
 
     def drop_dead_nodes(self) -> None:
         """Remove the nodes that neither a result nor a stateful node needs."""

@@ -42,7 +42,7 @@ def compiled(trial: Trial) -> Iterator[Outcome]:
     plain = _runner(trial, requested_routes.current())
     jitted = _runner(trial, AUTO, jit_compile=True)
     yield from _compared(trial, {"a plain graph": plain, "a compiled program": jitted})
-    for name in used_variables.of_function(trial.subject.user_function):
+    for name in used_variables.referred_to(trial.subject.user_function):
         yield Suggestion(trial.check, _ASSIGNED, f"pass {name} as an argument")
 
 
@@ -100,7 +100,7 @@ def _runner(trial: Trial, route: str, jit_compile: bool | None = None) -> Run:
         with requested_routes.scope(route=route):
             # TensorFlow warns of functions that a call traces and that are then thrown away.
             results = program.get_concrete_function(*tensors)(*tensors)
-        if subject.options.line is not None:
+        if subject.options.call_log is not None:
             _fire_and_forget.barrier()
         pairs = zip(results, subject.outputs.dtypes, strict=True)
         return [np.array(tf.cast(tensor, dtype).numpy()) for tensor, dtype in pairs]

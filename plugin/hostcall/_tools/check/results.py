@@ -76,7 +76,7 @@ def _of_count(subject: Subject, called: Called, what: str) -> _Problem:
 
 def _of_dtype(subject: Subject, what: str, index: int, actual: str) -> _Problem:
     dtypes = subject.outputs.dtypes
-    remedy = _remedies.of_dtype(index, len(dtypes), dtypes[index].name, actual)
+    remedy = _remedies.for_dtype(index, len(dtypes), dtypes[index].name, actual)
     return _Problem("dtypes", what, remedy.cause, remedy.line)
 
 

@@ -242,7 +242,7 @@ _LINE = "with lock:    # lock = threading.Lock(), around what the calls share"
 def threads(trial: Trial) -> Iterator[Outcome]:
     """Check that eight threads at once get the same results as one, if calls may overlap."""
     subject = trial.subject
-    has_results = subject.outputs.dtypes and subject.options.line is None
+    has_results = subject.outputs.dtypes and subject.options.call_log is None
     skip_if(not has_results, "it has no results to compare")
     trial.skip_if_spared(f"{_THREADS * (_CALLS + 1)} calls")
     skip_if(not trial.repeats, DIFFERS)

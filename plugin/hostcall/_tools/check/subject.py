@@ -293,8 +293,8 @@ class Subject:
         """Call a function that takes arrays where they lie: one with `memory="device"`."""
         loans = prepared().Loans([np.asarray(value) for value in values])
         try:
-            returned = self.function(*self.inputs.pack(loans.shown()))
-            returned = _device_arrays.of_host(returned, self.description)
+            returned = self.function(*self.inputs.pack(loans.shown))
+            returned = _device_arrays.take_on_host(returned, self.description)
             returned = tf.nest.map_structure(copy.copy, returned)
             return Called(returned=returned, kept=bool(loans.any_is_used()), arguments=values)
         finally:
@@ -326,7 +326,7 @@ class Subject:
 
     def results(self, called: Called) -> list[Any]:
         """Return the results of a call, flat; raise an error for another structure."""
-        if self.options.line is not None:
+        if self.options.call_log is not None:
             return []
         if called.outs:
             return list(called.outs)

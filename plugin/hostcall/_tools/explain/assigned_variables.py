@@ -36,7 +36,7 @@ def notes(
     for node in nodes:
         spec = lookup.unchecked_entry_of(node)
         if isinstance(spec, CallbackSpec):
-            for name, variable in used_variables.of_function(spec.function).items():
+            for name, variable in used_variables.referred_to(spec.function).items():
                 if any(variable.handle is handle for handle in handles):
                     found[_SEES_OLD.format(call=spec.description, name=name)] = None
     return [*found]

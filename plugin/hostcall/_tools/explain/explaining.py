@@ -9,9 +9,8 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall import _control
-from hostcall._compiler import function_routes, kernel_hook
+from hostcall._compiler import devices, plan
 from hostcall._compiler.analyses import node_places
-from hostcall._compiler.clusters import placement
 from hostcall._tf import concrete_functions, eager_execution
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.types import ConcreteFunction, FunctionDefLibrary
@@ -103,14 +102,14 @@ def explain(function: object, *args: Any, **kwargs: Any) -> Explanation:
     name = concrete.function_def.signature.name
     title = title or getattr(getattr(function, "python_function", None), "__name__", "") or name
     device = eager_execution.device_in_scope()
-    device = device if placement.is_accelerator(device) else ""
+    device = device if devices.is_accelerator(device) else ""
     library, locate = library_of(concrete), node_places.locator(concrete)
     found = explain_library(library, name, locate, title, device)
     notes = assigned_variables.notes(concrete, library, found.script_ops)
     return dataclasses.replace(found, notes=(*found.notes, *notes))
 
 
-@kernel_hook.limited
+@plan.limited
 def explain_library(
     library: FunctionDefLibrary,
     entry: str,
@@ -134,7 +133,7 @@ def explain_library(
     if parts := walk.refused_parts:
         said = ", ".join(map(repr, dict.fromkeys(parts)))
         notes.append(_REFUSED_PARTS.format(parts=counted(len(parts), "cluster"), said=said))
-    if placement.type_of(device) == "GPU" and not function_routes.knows_gpus():
+    if devices.type_of(device) == "GPU" and not devices.knows_gpus():
         notes.append(_NO_GPUS)
     return Explanation(
         title or entry,

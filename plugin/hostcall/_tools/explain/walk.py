@@ -1,7 +1,7 @@
 """The walk over a function for `hostcall.explain`: steps, callbacks, and values that are copied.
 
-It asks the same partitioner that TensorFlow's kernels come from (`_compiler/function_routes.py`)
-which functions are partitioned, and how, so the explanation matches the execution.
+It asks for the plan that TensorFlow's kernels come from (`_compiler/plan.py`), so the explanation
+matches the execution.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._compiler import function_routes, route_selection
-from hostcall._compiler.clusters import placement
+from hostcall._compiler import devices, plan, refusals, route_selection
 from hostcall._compiler.clusters.partitioner import SUFFIX, PartitionedFunction, Partitioner
-from hostcall._compiler.one_program.host_regions import Region, predicted_program
-from hostcall._compiler.sizes import analysis
+from hostcall._compiler.one_program.host_regions import Region
+from hostcall._compiler.plan import Clusters, OneProgram, Untouched
+from hostcall._compiler.sizes import marks
 from hostcall._functions import call_stats
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph import op_kinds
@@ -94,42 +94,35 @@ class Walk:
         name = place.function
         if not self._is_new("program", name):
             return
-        partitioner = function_routes.predicted_partitioner(self._library, name, self._device)
-        must_partition = partitioner.must_partition(name)
-        self.refused_parts += function_routes.refused_parts(name, self._device)
-        if not must_partition and not function_routes.is_taken(self._library, name):
+        shape_of = self._bodies.shape_of
+        planned = plan.predict(self._library, name, self._device, shape_of)
+        self.refused_parts += refusals.refused_parts(name, self._device)
+        if isinstance(planned, Untouched):
             self._note_risks(name)
             self._one_program(place, ())
             return
         if not self._device:
             self.semantics.note_rewritten(name)
-        if not must_partition:
-            self._taken_program(place, partitioner, ())
-            return
-        program = None
-        if not self._device:
-            program = predicted_program(
-                partitioner.library, name, partitioner.host_ops, self._bodies.shape_of
-            )
-        if program is not None:
-            self._taken_program(place, partitioner, program.regions)
-            return
-        new_name = partitioner.partition(name)
-        if not self._device:
-            self.semantics.note_clusters(partitioner)
-        self._partitioned(place, partitioner, new_name)
+        match planned:
+            case OneProgram(library, program):
+                self._taken_program(place, library, program.regions if program else ())
+            case Clusters(partitioner):
+                new_name = partitioner.partition(name)
+                if not self._device:
+                    self.semantics.note_clusters(partitioner)
+                self._partitioned(place, partitioner, new_name)
 
     def _taken_program(
-        self, place: NodePath, partitioner: Partitioner, regions: Sequence[Region]
+        self, place: NodePath, library: FunctionDefLibrary, regions: Sequence[Region]
     ) -> None:
         """Note a function that hostcall makes one program of."""
         if not self._device:
-            self.semantics.note_program(partitioner.library, place.function, regions)
+            self.semantics.note_program(library, place.function, regions)
         self._one_program(place, regions)
 
     def _note_risks(self, entry: str) -> None:
         """Note the ops that XLA may get wrong in a function that stock TensorFlow compiles."""
-        for (function, name), reason in sorted(analysis.risks(self._library, entry).items()):
+        for (function, name), reason in sorted(marks.risks(self._library, entry).items()):
             found = self._located(name, function)
             self.risks.append(facts.Risk(reason=reason, advice=_TAKE_ALL, **found))
 
@@ -261,7 +254,7 @@ class Walk:
         on_host = {
             node.name
             for node in new.node_def
-            if node.device and not placement.is_accelerator(node.device)
+            if node.device and not devices.is_accelerator(node.device)
         }
         # The host's memory holds strings, and the handles of resources and variants on a device.
         return tuple(

@@ -9,7 +9,7 @@ import pytest
 from hostcall import _control
 from hostcall._saved.serving import worker
 from hostcall._saved.serving.worker import ListeningError, listening_at
-from hostcall_runtime import _leave
+from hostcall_runtime import _permissions
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_path_that_is_none_for_a_socket_is_an_error(tmp_path: Path, path: str)
 
 @pytest.fixture(autouse=True)
 def nothing_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_leave, "_allowed", {})
+    monkeypatch.setattr(_permissions, "_allowed", {})
 
 
 def run(path: str | None, control: int | None = None, imported: tuple[str, ...] = ()) -> None:

@@ -13,7 +13,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 import hostcall
 from hostcall_command import commands
-from hostcall_runtime import _leave
+from hostcall_runtime import _permissions
 from tests.support.stress.template import Template
 
 USERS = "tests.support.saved.functions"
@@ -31,7 +31,7 @@ def folder(fresh_python: Template, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(autouse=True)
 def _nothing_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_leave, "_allowed", {})
+    monkeypatch.setattr(_permissions, "_allowed", {})
     for name in ("tests>Registered", "tests>cubic_loss"):
         monkeypatch.delitem(keras.saving.get_custom_objects(), name, raising=False)
 

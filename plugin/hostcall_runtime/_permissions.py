@@ -1,4 +1,4 @@
-"""The leave to import Python functions that files name, and what a name may lead to.
+"""The permission to import Python functions that files name, and what a name may lead to.
 
 Saved models, exported programs and workers share it, with TensorFlow and without.
 """

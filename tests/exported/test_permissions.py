@@ -1,4 +1,4 @@
-"""Exported programs import nothing for the names in them until the user gives leave."""
+"""Exported programs import nothing for the names in them until the user permits it."""
 
 import sys
 from collections.abc import Callable
@@ -12,7 +12,7 @@ import tensorflow as tf
 import hostcall
 import hostcall_mlir
 from hostcall_mlir.program import files
-from hostcall_runtime import _leave
+from hostcall_runtime import _permissions
 from tests.support.exported.programs import F3, FUNCTIONS, TRIPLE, call, make
 
 LOADERS: dict[str, Callable[..., Any]] = {
@@ -23,7 +23,7 @@ LOADERS: dict[str, Callable[..., Any]] = {
 
 @pytest.fixture(autouse=True)
 def _nothing_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_leave, "_allowed", {})
+    monkeypatch.setattr(_permissions, "_allowed", {})
 
 
 @pytest.fixture(params=[*LOADERS])
