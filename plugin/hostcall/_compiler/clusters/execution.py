@@ -15,6 +15,7 @@ and branches only as calls of functions.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -132,9 +133,14 @@ _LOWER_ATTR = "_lower_using_switch_merge"
 
 def all_are_for(device: str, functions: Iterable[Any]) -> bool:
     """Return whether no node of some FunctionDefs is meant for another device."""
-    here = tf.DeviceSpec.from_string(device)
     wanted = {node.device for function in functions for node in function.node_def}
-    return all(here.make_merged_spec(tf.DeviceSpec.from_string(w)) == here for w in wanted)
+    return all(_is_for(device, each) for each in wanted)
+
+
+@functools.lru_cache(256)
+def _is_for(device: str, wanted: str) -> bool:
+    here = tf.DeviceSpec.from_string(device)
+    return bool(here.make_merged_spec(tf.DeviceSpec.from_string(wanted)) == here)
 
 
 def run_in_sequence(functions: Mapping[str, Any], old: Mapping[str, Any]) -> None:

@@ -83,11 +83,12 @@ def marked(
     is_on_host = search.never if whole else route_selection.is_on_host
     found = Search(copy, entry, is_on_host, of_graph)
     found.run()
-    for name, function in found.functions.items():
-        _mark(name, function, found)
+    places = [place for places in (found.blocked, found.bounded) for place in places]
+    for name in dict.fromkeys(name for name, _ in [*found.script_ops, *places]):
+        _mark(name, found.functions[name], found)
     if compiled:
         checked = checks.add(found) if found.has(checks.CHECKED) else set[str]()
-        if labeled:
+        if labeled and (found.replaced or found.has({"Where"})):
             checked |= checks.label(found)
         _rename(found.functions, found.replaced | checked | drawing, entry)
     return copy

@@ -52,9 +52,11 @@ class Search:
         # The functions that the entry reaches, by name.
         self.functions: dict[str, FunctionDef] = defs.reachable(library, entry)
         # Python's object of a node is made anew for each look, unless there is one.
-        self._nodes = [n for function in self.functions.values() for n in function.node_def]
+        self._nodes = [(name, n) for name, f in self.functions.items() for n in f.node_def]
         # Most functions hold none of the ops that the search looks for.
-        self._kinds = {node.op for node in self._nodes}
+        self._kinds = {node.op for _, node in self._nodes}
+        # The script ops, each behind the name of its function.
+        self.script_ops = [each for each in self._nodes if each[1].op in op_kinds.SCRIPT_OPS]
         # Those of them that XLA may get.
         self.compiled = self.functions
         if self.has(defs.FRAME_OPS):
@@ -161,14 +163,10 @@ class Search:
             for name, function in self.functions.items()
         ):
             return True
-        if not self.has(op_kinds.SCRIPT_OPS):
-            return False
-
-        for name, function in self.functions.items():
-            for node in defs.nodes_of(function, op_kinds.SCRIPT_OPS):
-                operands = [Tensor()] * len(node.attr["Tin"].list.type)
-                if self._results((name, node.name), node, operands, symbol_maker("")) is not None:
-                    return True
+        for name, node in self.script_ops:
+            operands = [Tensor()] * len(node.attr["Tin"].list.type)
+            if self._results((name, node.name), node, operands, symbol_maker("")) is not None:
+                return True
         return False
 
 
