@@ -18,7 +18,8 @@ for python in "${PYTHON:-}" python3.13 "$HOME"/.pyenv/versions/3.13*/bin/python3
   "$python" -c "" 2>/dev/null && break
 done
 "$python" -m venv "$folder/venv"
-"$folder/venv/bin/pip" install --quiet --no-compile jax==0.12.0.1 jaxlib==0.12.0.1 scipy==1.18.1 numpy==2.5.5
+"$folder/venv/bin/pip" install --quiet --no-compile \
+  jax==0.12.0.1 jaxlib==0.12.0.1 scipy==1.18.1 numpy==2.5.5
 cat >"$folder/program.py" <<'END'
 import math
 

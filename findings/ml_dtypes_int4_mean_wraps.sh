@@ -17,7 +17,9 @@ for python in "${PYTHON:-}" python3.13 "$HOME"/.pyenv/versions/3.13*/bin/python3
   "$python" -c "" 2>/dev/null && break
 done
 "$python" -m venv "$folder/venv"
-"$folder/venv/bin/pip" install --quiet --no-compile numpy==2.5.5 ml_dtypes==0.6.0 jax==0.12.0.1 jaxlib==0.12.0.1
+"$folder/venv/bin/pip" install --quiet --no-compile \
+  \
+  numpy==2.5.5 ml_dtypes==0.6.0 jax==0.12.0.1 jaxlib==0.12.0.1
 cat >"$folder/program.py" <<'END'
 import warnings
 

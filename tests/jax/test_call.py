@@ -130,6 +130,23 @@ def test_pure_calls_are_dropped_and_others_are_not() -> None:
     assert len(calls) == 4
 
 
+def test_equal_pure_calls_are_made_as_often_as_those_of_jax() -> None:
+    calls = []
+
+    def note(x: Any) -> Any:
+        calls.append(x)
+        return x
+
+    def made(one: Any) -> int:
+        calls.clear()
+        jax.block_until_ready(jax.jit(lambda x: (one(x), one(x)))(X))
+        return len(calls)
+
+    # XLA makes one of two equal calls of jax.experimental.buffer_callback.
+    assert made(lambda x: jax.pure_callback(note, x, x)) == 2
+    assert made(lambda x: call(note, x, x, pure=True)) == 2
+
+
 def test_eager_calls_of_one_line_share_a_program() -> None:
     def twice(v: Any) -> Any:
         return v * np.float32(2)

@@ -23,7 +23,7 @@ _WANTS_SHAPE = (
 )
 _IS_BOUNDED = (
     "hostcall: %s partitions the compiled function around it: %s. What comes after it is compiled "
-    "anew for each size. To keep one program, do without that op, or do its work in the callback. "
+    "again for each size. To keep one program, do without that op, or do its work in the callback. "
     "To say that partitioning is fine: %s"
 )
 _IS_REFUSED = (

@@ -181,7 +181,7 @@ class Whole(NamedTuple):
 
     library: FunctionDefLibrary  # new functions: the program's, and those that it calls
     name: str
-    # The ops that XLA computes otherwise than TensorFlow, with their functions and the reasons.
+    # The ops that XLA computes differently from TensorFlow, with their functions and the reasons.
     kept: list[tuple[NodeDef, FunctionDef, str]]
 
 

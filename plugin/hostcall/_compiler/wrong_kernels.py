@@ -1,4 +1,4 @@
-"""Ops that XLA computes otherwise than TensorFlow: what a node has of it, and its replacement."""
+"""Ops that XLA computes differently from TensorFlow: what a node has of it, and its replacement."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ from hostcall_runtime._errors import LoweringError
 def bypass(function: FunctionDef) -> None:
     """Remove NoOps, in place: make their users wait for their inputs."""
     # TensorFlow puts one behind the stateful ops of a function. The constant folding before XLA
-    # takes it for a constant, and makes all constants anew: half a second for 20,000 of them. A
+    # takes it for a constant, and makes all constants again: half a second for 20,000 of them. A
     # NoOp with several inputs and several users stays, since its removal would add edges.
     returned = set(function.control_ret.values())
     found = [(i, node) for i, node in enumerate(function.node_def) if node.op == "NoOp"]

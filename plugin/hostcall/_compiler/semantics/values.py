@@ -1,6 +1,6 @@
 """Replacements: ops in whose place compiled programs have others, with graph mode's values.
 
-XLA computes some ops otherwise than TensorFlow's kernels do, for NaN, infinity, zeros, numbers out
+XLA computes some ops differently from TensorFlow's kernels, for NaN, infinity, zeros, numbers out
 of range. Each function here writes nodes that both compute alike, so a cluster has the same values
 whichever of them runs it. `_compiler/ops.py` says which ops get which.
 """

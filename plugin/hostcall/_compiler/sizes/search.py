@@ -51,7 +51,7 @@ class Search:
     ) -> None:
         # The functions that the entry reaches, by name.
         self.functions: dict[str, FunctionDef] = defs.reachable(library, entry)
-        # Python's object of a node is made anew for each look, unless there is one.
+        # Python's object of a node is made for each look, unless there is one.
         self._nodes = [(name, n) for name, f in self.functions.items() for n in f.node_def]
         # Most functions hold none of the ops that the search looks for.
         self._kinds = {node.op for _, node in self._nodes}
