@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from hostcall._compiler.sizes import sources
 from hostcall._tf import concrete_functions
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph import protos
+from hostcall._tf.graph.solver import reach
 from hostcall._tf.types import FunctionDefLibrary
 
 # The attribute of a backward function that names its forward function.
@@ -19,16 +21,17 @@ def forward_library(library: FunctionDefLibrary, entry: str) -> FunctionDefLibra
     function = next(f for f in library.function if f.signature.name == entry)
     if _FORWARD not in function.attr:
         return None
-    pending = [function.attr[_FORWARD].s.decode()]
     found: dict[str, Any] = {}
-    while pending:
-        name = pending.pop()
-        forward = None if name in found else concrete_functions.function_of_context(name)
+
+    def called(name: str) -> Iterable[str]:
+        forward = concrete_functions.function_of_context(name)
         if forward is None:
-            continue
+            return ()
         found[name] = forward
-        for node in forward.node_def:
-            pending.extend(callee.name for callee in defs.callees(node))
+        return [callee.name for node in forward.node_def for callee in defs.callees(node)]
+
+    for _ in reach([function.attr[_FORWARD].s.decode()], called):
+        pass
     return protos.function_pb2.FunctionDefLibrary(function=found.values()) if found else None
 
 
