@@ -297,7 +297,6 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
             "XLA makes all of a row NaN where a number is", when.is_of_onednn, values.softmax
         ),
     ),
-    "Lgamma": (_LIMITS,),
     "Sqrt": (_KEEPS_NUMBER,),
     "SqrtGrad": (_CONJUGATE, _UNSAFE),
     "Square": (_WRAPS,),
