@@ -531,7 +531,7 @@ def callback(
         without a gradient. Another shape or dtype raises a ValueError when the gradient is
         computed. A "numpy" callback with `grad` is differentiable.
       **options: `pure`, `timeout`, `borrow`, `out`, `memo`, `executor`, `wait`, `queue`,
-        `when_full`, `vmap_method`, `retries`, `memory`, `concurrent` and `label`;
+        `when_full`, `vmap_method`, `retries`, `memory` and `concurrent`;
         `help(hostcall.callback)` describes each.
 
     Returns:

@@ -73,7 +73,7 @@ def declare(function: object = None, **options: Any) -> Any:
       function: the function that is passed to the op: a function, method, builtin or other
         callable. Held weakly where Python allows it. Without it, `declare` is a decorator.
       **options: `result`, `pure`, `timeout`, `route`, `borrow`, `out`, `memo`, `executor`, `wait`,
-        `queue`, `when_full`, `vmap_method`, `retries`, `memory`, `concurrent` and `label`;
+        `queue`, `when_full`, `vmap_method`, `retries`, `memory` and `concurrent`;
         `help(hostcall.declare)` describes each.
 
     Returns:

@@ -253,8 +253,6 @@ def _check_values(options: Options) -> None:
         raise ValueError(
             f"hostcall: retries={retries!r} must be a non-negative integer, for example retries=2."
         )
-    if not isinstance(options.label, str):
-        raise TypeError(f"hostcall: label={options.label!r} is not a string.")
     if options.memory not in (HOST, DEVICE):
         raise ValueError(
             f"hostcall: memory={options.memory!r} is neither {HOST!r}, for arrays of NumPy's, "
@@ -273,7 +271,6 @@ class SharedOptions(TypedDict, total=False):
     retries: int
     memory: Memory
     concurrent: bool
-    label: str
 
 
 class VisibleOptions(SharedOptions, total=False):
@@ -493,9 +490,6 @@ class Options:
         whether calls may run at the same time as others, on any thread, and `pure` ones begin
         early, as in `hostcall.declare`.
         """,
-    )
-    label: str = _option(
-        "", "the name by which messages call the function, instead of its own.", saved=True
     )
     # The kept results, or None.
     table: memoization.MemoTable | None = dataclasses.field(init=False, repr=False, default=None)

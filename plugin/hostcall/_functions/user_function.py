@@ -54,7 +54,6 @@ class UserFunction:
         """Return a copy with a description; `place` is `file:line` of the call, or ""."""
         called_at = f", called at {place}" if place else ""
         of = source_location.of_function(self.function)
-        of = self.options.label or of
         return dataclasses.replace(self, description=f"{self.called_as} of {of}{called_at}")
 
     @property

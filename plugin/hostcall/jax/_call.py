@@ -146,8 +146,8 @@ def call(
         order of the shards, `concurrent` ones at the same time. If one fails, the program fails on
         all devices. In programs for several processes, the process of the first device with the
         shard, or of the SingleDeviceSharding, makes the call.
-      **options: `pure`, `executor`, `wait`, `queue`, `when_full`, `retries`, `memory`,
-        `concurrent` and `label`; `help(hostcall.jax.call)` describes each.
+      **options: `pure`, `executor`, `wait`, `queue`, `when_full`, `retries`, `memory` and
+        `concurrent`; `help(hostcall.jax.call)` describes each.
 
     Returns:
       A pytree of JAX arrays, as `result` declares.
