@@ -34,7 +34,7 @@ def suffix_of(device: str) -> str:
 def kernels_for(device: str) -> str:
     """Return the device whose XLA kernels decide: the CPU if TensorFlow was built without GPUs."""
     device_type = type_of(device)
-    return device_type if device_type != GPU or knows_gpus() else "CPU"
+    return device_type if device_type != GPU or knows_gpus() else CPU
 
 
 def knows_gpus() -> bool:

@@ -11,7 +11,7 @@ of a value when no op of the program itself does.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 from hostcall._compiler import (
@@ -19,7 +19,6 @@ from hostcall._compiler import (
     devices,
     four_bits,
     gradients,
-    ops,
     refusals,
     route_selection,
     wrong_kernels,
@@ -200,7 +199,8 @@ def make_whole(library: FunctionDefLibrary, entry: str) -> Whole:
         raise BoundedSizeError(blocked)
     is_graph = settings.current.semantics == settings.GRAPH and is_taken(library, entry)
     library = marks.marked(library, entry, whole=True, compiled=True, of_graph=is_graph)
-    kept = [*_computed_otherwise(library, entry)] if is_graph else []
+    reached = defs.reachable(library, entry).values() if is_graph else ()
+    kept = [*wrong_kernels.for_host(reached)]
     library, raising = raise_errors(library, entry) if is_graph else (library, "")
     # XLA's text does not pass the kernel creator, which otherwise substitutes ordered functions.
     ordered, name = ordering.order_side_effects(
@@ -208,18 +208,6 @@ def make_whole(library: FunctionDefLibrary, entry: str) -> Whole:
     )
     ordered.function.extend(defs.new_functions(before, library))
     return Whole(ordered, name, kept)
-
-
-def _computed_otherwise(
-    library: FunctionDefLibrary, entry: str
-) -> Iterator[tuple[NodeDef, FunctionDef, str]]:
-    """Yield the ops that TensorFlow's kernels compute in this process, but not in a program."""
-    for function in defs.reachable(library, entry).values():
-        found = defs.nodes_of(function, ops.FOR_HOST)
-        nodes = {node.name: node for node in function.node_def} if found else {}
-        for node in found:
-            if wrong_kernels.goes_to_host(node, nodes):
-                yield node, function, wrong_kernels.reason(node, nodes)
 
 
 def raise_errors(library: FunctionDefLibrary, entry: str) -> tuple[FunctionDefLibrary, str]:

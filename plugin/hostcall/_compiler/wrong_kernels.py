@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from hostcall._compiler.ops import DIFFERENT, OPS, Difference
+from hostcall._compiler.ops import DIFFERENT, FOR_HOST, OPS, Difference
 from hostcall._compiler.semantics import values
 from hostcall._compiler.semantics.conditions import Nodes
 from hostcall._compiler.semantics.values import Writer
 from hostcall._ops import settings
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph.function_edits import FunctionEdits
-from hostcall._tf.types import Functions, NodeDef
+from hostcall._tf.types import FunctionDef, Functions, NodeDef
 
 # Writes what replaces a node, and returns its results.
 _Write = Callable[[Writer], str | tuple[str, ...]]
@@ -40,8 +40,20 @@ def goes_to_host(node: NodeDef, nodes: Nodes = None, of_graph: bool = True) -> b
     return found is not None and found.replacement is None
 
 
+def for_host(
+    functions: Iterable[FunctionDef], of_graph: bool = True
+) -> Iterator[tuple[NodeDef, FunctionDef, str]]:
+    """Yield the nodes that go to the host, with their functions and the reasons."""
+    for function in functions:
+        found = defs.nodes_of(function, FOR_HOST)
+        nodes = {node.name: node for node in function.node_def} if found else {}
+        for node in found:
+            if goes_to_host(node, nodes, of_graph):
+                yield node, function, reason(node, nodes, of_graph)
+
+
 def replace(functions: Functions, of_graph: bool = True) -> set[str]:
-    """Replace the ops that XLA computes otherwise; return the names of the changed functions."""
+    """Replace the ops that XLA computes differently; return the names of the changed functions."""
 
     def replacement(node: NodeDef, nodes: Nodes) -> _Write | None:
         found = difference(node, nodes, of_graph)

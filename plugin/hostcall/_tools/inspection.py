@@ -402,8 +402,7 @@ def reached_from(graph: GraphDef, roots: Mapping[str, list[str]]) -> dict[str, l
     reached: dict[str, list[str]] = {}
 
     def steps(at: str) -> Iterator[str]:
-        inputs = nodes[at].input if at in nodes else ()
-        yield from (value.removeprefix("^").partition(":")[0] for value in inputs)
+        yield from defs.sources(nodes[at]) if at in nodes else ()
         inside = functions[at].node_def if at in functions else [nodes[at]] * (at in nodes)
         for node in inside:
             yield from defs.called_functions(node, functions)

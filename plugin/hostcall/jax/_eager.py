@@ -1,6 +1,6 @@
 """Calls outside of programs, each a program of its own: the like of a call is prepared once.
 
-JAX finds the program of such a call by all that is known of the call, each time again, and runs one
+JAX finds the program of each such call by all that is known of the call, and runs one
 that reaches Python by the longest of its ways. A call that is like an earlier one, in its line of
 the user's code, its function, options, and arrays' shapes, finds that one's program here.
 """

@@ -116,7 +116,7 @@ class Partitioner:
         number = f"_{len(self._partitioned)}_{name}" if self._partitioned else ""
         new_name = self._partitioned[key] = f"{self._entry}{self._suffix}{number}"
         function = self._in_order(self._old[name])
-        inputs = {node.name: [*map(defs.source, node.input)] for node in function.node_def}
+        inputs = {node.name: defs.sources(node) for node in function.node_def}
         found = self.host_ops.find(function, after_branch)
         costs = Costs(function, self._old, accelerator=bool(self.device))
         reasons = costs.slow_ops() | found.reasons

@@ -41,13 +41,8 @@ def marked_for_host(
         separated=separated,
         of_graph=of_graph,
     )
-    for function in copy.function:
-        found = defs.nodes_of(function, ops.FOR_HOST)
-        nodes = {node.name: node for node in function.node_def} if found else {}
-        for node in found:
-            if wrong_kernels.goes_to_host(node, nodes, of_graph):
-                reason = wrong_kernels.reason(node, nodes, of_graph)
-                node.attr[attributes.WRONG].s = _WRONG.format(reason=reason).encode()
+    for node, _, reason in wrong_kernels.for_host(copy.function, of_graph):
+        node.attr[attributes.WRONG].s = _WRONG.format(reason=reason).encode()
     four_bits.mark_variables(copy)
     return copy
 
@@ -76,15 +71,15 @@ def marked(
     # If `whole`, no op can be on the host. If XLA gets exactly the functions that are returned,
     # `compiled`, facts that only XLA can tell are checked there, say equal branch sizes; and
     # changed functions get new names. If `labeled`, ops take the kernels of hostcall's that are
-    # faster than XLA's. If it `draws`, its random numbers are those of graph mode. Unless it is
+    # faster than XLA's. If `separated`, its random numbers are those of graph mode. Unless it is
     # `of_graph`, its values are XLA's where these are not plainly wrong, whatever the settings.
     copy = protos.copy_of(library)
     drawing = random_numbers.separate(copy, entry) if separated else set[str]()
     is_on_host = search.never if whole else route_selection.is_on_host
     found = Search(copy, entry, is_on_host, of_graph)
     found.run()
-    places = [place for places in (found.blocked, found.bounded) for place in places]
-    for name in dict.fromkeys(name for name, _ in [*found.script_ops, *places]):
+    marked_nodes = [*found.script_ops, *found.blocked, *found.bounded]
+    for name in dict.fromkeys(name for name, _ in marked_nodes):
         _mark(name, found.functions[name], found)
     if compiled:
         checked = checks.add(found) if found.has(checks.CHECKED) else set[str]()

@@ -36,6 +36,7 @@ _TAKES_SIZES = "it takes a size that is only bounded in a compiled program: {rea
 
 
 def never(_: NodeDef) -> bool:
+    """Return that a script op is not on the host."""
     return False
 
 
@@ -57,7 +58,7 @@ class Search:
         self._kinds = {node.op for _, node in self._nodes}
         # The script ops, each behind the name of its function.
         self.script_ops = [each for each in self._nodes if each[1].op in op_kinds.SCRIPT_OPS]
-        # Those of them that XLA may get.
+        # The functions that XLA may get.
         self.compiled = self.functions
         if self.has(defs.FRAME_OPS):
             self.compiled = {n: f for n, f in self.functions.items() if not defs.has_frames(f)}
