@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import tensorflow as tf
 
 from hostcall import _versions
@@ -20,9 +22,17 @@ def is_accelerator(device: str) -> bool:
     return type_of(device) != CPU
 
 
+@functools.cache
 def type_of(device: str) -> str:
     """Return the type of a device, by its full name; that of a CPU for ""."""
     return str(tf.DeviceSpec.from_string(device).device_type or CPU)
+
+
+@functools.cache
+def without_process(device: str) -> str:
+    """Return the name of a device without the job and the task that it belongs to."""
+    spec = tf.DeviceSpec.from_string(device)
+    return str(spec.replace(job=None, replica=None, task=None).to_string())
 
 
 def suffix_of(device: str) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
 from hostcall._compiler import (
     announcements,
     devices,
@@ -172,8 +170,7 @@ def _library_of(serialized: bytes) -> FunctionDefLibrary:
         function_defs.drop_replaced(library)
     for node in function_defs.all_nodes(library, op_kinds.SCRIPT_OPS):
         if node.device:
-            wanted = tf.DeviceSpec.from_string(node.device)
-            node.device = wanted.replace(job=None, replica=None, task=None).to_string()
+            node.device = devices.without_process(node.device)
     async_calls.free(library)
     return library
 

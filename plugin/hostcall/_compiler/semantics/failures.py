@@ -72,14 +72,14 @@ def _checks_of(
         return []
     by_name = {node.name: node for node in function.node_def}
     types = defs.Types(function, functions)
-    live = defs.live_nodes(function, functions)
     found = []
-    for node in (node for node in nodes if node.name in live):
+    for node in nodes:
         writer = CheckWriter(node, by_name, types)
         for check in CHECKS[node.op]:
             if failing := check.failing(writer):
                 found.append(Found(node, writer.take(), failing, check.code, check.text(writer)))
-    return found
+    live = defs.live_nodes(function, functions) if found else ()
+    return [one for one in found if one.node.name in live]
 
 
 def _message(found: Found, function: FunctionDef) -> str:

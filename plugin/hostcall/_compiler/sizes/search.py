@@ -154,8 +154,10 @@ class Search:
         return not op_kinds.has_xla_kernel(node)
 
     def _results(self, source: Source, node: NodeDef, *rest: Any) -> list[Shape | None] | None:
-        on_host = source in self.blocked or self._is_on_host(node)
-        return None if on_host else stand_ins.results_of(node, *rest)
+        if source in self.blocked:
+            return None
+        found = stand_ins.results_of(node, *rest)  # nearly always None, and sooner known
+        return None if found is None or self._is_on_host(node) else found
 
     def _any_may_be_bounded(self) -> bool:
         """Return whether some result may have a bounded size, whatever script ops take."""
