@@ -4,7 +4,7 @@
 
 `mutations.toml` says, for each fix, what is done to which function, and which tests fail then. A
 mutation that no test notices, and one whose function is not there any more, is an error. First all
-the tests run once on the sources as they are.
+the tests run once on the sources as they are, those of a file together.
 """
 # ruff: noqa: T201 - it prints its report
 
@@ -14,6 +14,8 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
+from collections.abc import Iterable
 
 from tests.mutations.mutation import ROOT, Mutation, load
 from tests.support.native.trees import Tree
@@ -74,6 +76,23 @@ def run(tests: list[str], native: bool) -> int | str:
     return process.returncode if process.returncode >= 0 else f"signal {-process.returncode}"
 
 
+def together(tests: Iterable[str]) -> list[list[str]]:
+    """Return the arguments of few runs that hold all tests: for a file, one by names, one by -k."""
+    named: defaultdict[str, list[str]] = defaultdict(list)
+    chosen: defaultdict[str, list[str]] = defaultdict(list)
+    others = []
+    for test in sorted(tests):
+        match shlex.split(test):
+            case [name]:
+                named[name.partition("::")[0]].append(name)
+            case [file, "-k", words]:
+                chosen[file].append(f"({words})")
+            case arguments:
+                others.append(arguments)
+    by_words = [[file, "-k", " or ".join(words)] for file, words in chosen.items()]
+    return [*named.values(), *by_words, *others]
+
+
 def check(mutation: Mutation) -> bool:
     """Apply a mutation, run its tests, and return whether each of them notices it."""
     text = (ROOT / mutation.file).read_text()
@@ -102,9 +121,9 @@ def main() -> int:
         print(*(mutation.name for mutation in mutations), sep="\n")
         return 0
     copy_sources()
-    for test in sorted({test for mutation in mutations for test in mutation.tests}):
-        if (outcome := run(shlex.split(test), native=False)) != 0:
-            print(f"{test} does not pass on the sources as they are: {outcome}")
+    for tests in together({test for mutation in mutations for test in mutation.tests}):
+        if (outcome := run(tests, native=False)) != 0:
+            print(f"{shlex.join(tests)} does not pass on the sources as they are: {outcome}")
             return 1
     survived = [mutation.name for mutation in mutations if not check(mutation)]
     print(f"{len(mutations)} mutations, {len(survived)} survived {survived or ''}")

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.mutations.__main__ import together
 from tests.mutations.mutation import ROOT, Mutation, MutationError, load, read
 
 PYTHON = '''\
@@ -75,6 +76,16 @@ def test_each_fix_can_be_undone(mutation: Mutation) -> None:
     for test in mutation.tests:
         file, _, _ = test.split()[0].partition("::")
         assert (ROOT / file).exists()
+
+
+def test_the_tests_of_a_file_run_together_on_the_sources_as_they_are() -> None:
+    tests = {"a.py::one", "a.py::two", "a.py -k 'x or y'", "a.py -k z", "b.py --flag", "b.py"}
+    assert together(tests) == [
+        ["a.py::one", "a.py::two"],
+        ["b.py"],
+        ["a.py", "-k", "(x or y) or (z)"],
+        ["b.py", "--flag"],
+    ]
 
 
 def make(function: str, **fields: Any) -> Mutation:
