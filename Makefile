@@ -65,16 +65,17 @@ unexport PYTHONDONTWRITEBYTECODE
 AUDITS := devices differential dynamic kernels mutations scale stress
 .PHONY: $(AUDITS)
 
-help:  ## List these commands
+help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile | expand -t 16
 
-venv: $(BUILT)  ## Set up .venv with everything that is needed, and build
+# Each command does this by itself.
+venv: $(BUILT)
 
 # A fresh clone gets what this needs, and no more. Where there is more already, that is used.
 demo: $(if $(wildcard $(BUILT)),$(BUILT),$(DEMO_BUILT))  ## Run examples/quickstart.py, in some minutes from a fresh clone
 	@$(QUIET) $(BIN)/python examples/quickstart.py
 
-test: test-$(PART)  ## Run a sample of the tests, in some minutes; SEED=1 draws another sample, PART=rest takes the rest
+test: test-$(PART)  ## Run a sample of the tests, in some minutes; SEED=1 draws another one; PART=rest takes the rest, PART=all all
 
 test-sample: $(BUILT)
 	@$(TEST) --part sample --seed $(SEED)
@@ -83,7 +84,7 @@ test-sample: $(BUILT)
 # routes and devices, and where TensorFlow is not installed: all have run on the usual ones.
 DRAWN = --part $(if $(filter rest,$(PART)),sample --cases 1,all) --seed $(SEED)
 LEGS := test-legs --no-print-directory --keep-going --jobs=1
-test-all: $(BUILT)  ## Run all tests; those of the contract also with partitioning forced, and in part on other devices
+test-all: $(BUILT)
 	@$(MAKE) $(LEGS) PART=all
 
 test-rest: $(BUILT)
@@ -112,7 +113,7 @@ test-jax: $(INSTALLED)
 	@echo "Without TensorFlow, with JAX:"
 	@$(BIN)/nox --session "jax(newest)" -- $(SHARED) $(DRAWN)
 
-test-gpu: $(BUILT)  ## Run the tests that want a GPU; says what it finds, and fails with status 77 where there is none
+test-gpu: $(BUILT)  ## Run the tests that want a GPU; fails with status 77 where there is none; bench-gpu measures calls from it
 	@$(BIN)/python -m tests.gpu $(ON_DEVICE)
 
 lint: $(INSTALLED)  ## Check style and types
@@ -130,7 +131,7 @@ format: $(INSTALLED)  ## Put all sources into the project's style
 bench: $(BUILT) .venv/.hostcall-bench  ## Run the benchmarks, or one: ONLY=loop; with BASE=HEAD~1, tell what became slower since
 	@$(MEASURED) $(BIN)/python -m benchmarks$(if $(BASE),.compare $(BASE)) $(ONLY) $(if $(BASE),$(COMPARED))
 
-bench-gpu: $(BUILT) .venv/.hostcall-bench  ## Measure calls from a GPU; the same where there is none
+bench-gpu: $(BUILT) .venv/.hostcall-bench
 	@$(MEASURED) $(BIN)/python -m benchmarks gpu
 
 sanitize: $(BUILT) build/asan/built build/tsan/built  ## Test the runtime with sanitizers, then with random data for FUZZ_SECONDS (60)
