@@ -185,7 +185,8 @@ docs: $(BUILT) .venv/.hostcall-docs  ## Build the documentation site in build/si
 	@echo "Built build/site/index.html."
 
 wheels: .venv/.hostcall-wheels  ## Build the wheels of all Pythons that are found, and the sdist, in dist
-	@$(BIN)/python -m wheels $(if $(PYTHONS),--python $(PYTHONS)) $(if $(TENSORFLOWS),--tensorflow $(TENSORFLOWS))
+	@$(BIN)/python -m wheels $(if $(PYTHONS),--python $(PYTHONS)) $(if $(TENSORFLOWS),--tensorflow $(TENSORFLOWS)) \
+	  $(if $(ADDRESS),--address $(ADDRESS))
 
 clean:  ## Remove what was built, but keep the downloads in .venv
 	rm -rf build dist $(BUILT) $(DEMO_BUILT) .hypothesis .mypy_cache .pytest_cache .ruff_cache
