@@ -22,6 +22,7 @@ QUESTIONS = (
     "compilations",
     "host_ops",
     "ragged",
+    "inner_programs",
     "worker",
     "overlap",
     "unawaited",
