@@ -9,6 +9,7 @@ import hostcall
 from benchmarks import jax_programs
 from benchmarks.report import Goal, Row, alone, at_least, at_most, beside
 from benchmarks.steps import (
+    add_one,
     bare_borrowed,
     bare_with_result,
     bare_written,
@@ -42,6 +43,8 @@ BORROWED = "compiled numpy_function, borrow=True"
 WRITTEN = "compiled numpy_function, borrow=True and out=True"
 ONE_COPY = "bare call and copy out"
 NO_COPY = "bare call that writes its result"
+ADDED = "compiled numpy_function that adds 1"
+GRAPH_ADDED = "graph mode numpy_function that adds 1"
 JAX = "jax.pure_callback"
 JAX_FROM_ARRAY = "jax.pure_callback, called with an array"
 
@@ -58,6 +61,8 @@ def rows_of(label: str, size: int, effort: Effort) -> list[Row]:
         BOUND_NONE: partial(hostcall.bind(lambda v: v + 1.0, x), x),
         BOUND_EAGER: partial(hostcall.bind(eager_step(identity), x), x),
         GRAPH: in_graph(numpy_step(identity), x),
+        ADDED: compiled(numpy_step(add_one), x),
+        GRAPH_ADDED: in_graph(numpy_step(add_one), x),
         JAX: jax_programs.one_call(identity, array),
         ONE_COPY: partial(bare_borrowed, borrowed, array),
         BORROWED: compiled(numpy_step(borrowed), x),
@@ -86,6 +91,8 @@ def rows_of(label: str, size: int, effort: Effort) -> list[Row]:
         row(BOUND, BARE, goal),
         *(row(program, BARE) for program in (EAGER, GRAPH, JAX)),
         row(NUMPY, NONE),
+        alone(f"{GRAPH_ADDED}, {label}", samples[f"{GRAPH_ADDED}, {label}"]),
+        row(ADDED, GRAPH_ADDED, at_most(1.1)),
         *(
             line
             for bound, peers in (
