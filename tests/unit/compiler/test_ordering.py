@@ -1,6 +1,7 @@
 """The order of side effects: names that last, and NoOps that only join control edges."""
 
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -49,6 +50,16 @@ def test_the_names_are_the_same_for_the_same_input() -> None:
         assert again[1] == outcome.name
         functions = {f.signature.name: _unpadded(f) for f in again[0].function}
         assert functions == outcome.new
+
+
+def test_called_functions_have_an_order_that_lasts() -> None:
+    value, name_of = protos.attr_value_pb2.AttrValue, protos.attr_value_pb2.NameAttrList
+    functions = [(name, value(func=name_of(name=name))) for name in ("cond", "body")]
+    found = [
+        function_defs.callees(SimpleNamespace(op="While", attr=dict(order)))
+        for order in (functions, functions[::-1])
+    ]
+    assert found[0] == found[1] != []
 
 
 def _padded(serialized: bytes, size: int) -> Any:
