@@ -111,28 +111,6 @@ class BufferView {
   const bool held_;
 };
 
-// Returns an EagerTensor on the CPU with the values of an array, or None if the caller must copy
-// them. TensorFlow's own way copies twice, unless memory happens to be aligned, and runs an op.
-nb::object CopyOfArray(nb::handle array, int dtype) {
-  constexpr size_t kLarge = size_t{1} << 16;  // worth releasing the GIL
-  const auto type = static_cast<TF_DataType>(dtype);
-  const BufferView view(array);
-  if (!view.held() || (*view).itemsize == 0) return nb::none();
-  if (static_cast<size_t>((*view).itemsize) != TF_DataTypeSize(type)) return nb::none();
-  const auto size = static_cast<size_t>((*view).len);
-  const std::vector<int64_t> dims((*view).shape, (*view).shape + (*view).ndim);
-  const Tensor tensor = Allocate(type, dims.data(), (*view).ndim, size);
-  if (tensor == nullptr) return nb::none();
-  const auto fill = [&] { Fill(tensor, (*view).buf, size); };
-  if (size >= kLarge) {
-    WithoutGil(fill);
-  } else {
-    fill();
-  }
-  PyObject* made = ToEager(tensor);
-  return made == nullptr ? nb::none() : nb::steal(made);
-}
-
 void* Resolve(PyObject* value) {
   if (!EagerTensor_CheckExact(value)) return nullptr;
   TFE_TensorHandle* handle = EagerTensor_Handle(value);
@@ -160,6 +138,27 @@ const void* Data(void* resolved) { return TF_TensorData(static_cast<TF_Tensor*>(
 void Release(void* resolved) { TF_DeleteTensor(static_cast<TF_Tensor*>(resolved)); }
 
 }  // namespace
+
+// TensorFlow's own way copies twice, unless memory happens to be aligned, and runs an op.
+nb::object CopyOfArray(nb::handle array, int dtype) {
+  constexpr size_t kLarge = size_t{1} << 16;  // worth releasing the GIL
+  const auto type = static_cast<TF_DataType>(dtype);
+  const BufferView view(array);
+  if (!view.held() || (*view).itemsize == 0) return nb::none();
+  if (static_cast<size_t>((*view).itemsize) != TF_DataTypeSize(type)) return nb::none();
+  const auto size = static_cast<size_t>((*view).len);
+  const std::vector<int64_t> dims((*view).shape, (*view).shape + (*view).ndim);
+  const Tensor tensor = Allocate(type, dims.data(), (*view).ndim, size);
+  if (tensor == nullptr) return nb::none();
+  const auto fill = [&] { Fill(tensor, (*view).buf, size); };
+  if (size >= kLarge) {
+    WithoutGil(fill);
+  } else {
+    fill();
+  }
+  PyObject* made = ToEager(tensor);
+  return made == nullptr ? nb::none() : nb::steal(made);
+}
 
 const TensorApi kEagerTensors = {&Make, &Resolve, &Matches, &Data, &Release};
 

@@ -79,6 +79,7 @@ NB_MODULE(_tensorflow, m) {
   hostcall::DefineStarters(m);
   hostcall::DefineHostScriptOp(m);
   hostcall::DefineEagerTensors(m);
+  hostcall::DefinePlainCalls(m);
   hostcall::DefineBufferProvider(m);
   hostcall::DefineRegionShapes(m);
   hostcall::DefineRelays(m);

@@ -19,10 +19,16 @@ void DefineCompilations(nanobind::module_& m);    // of clusters: their bound an
 void DefineEagerTensors(nanobind::module_& m);    // copies of arrays as tensors
 void DefineHostScriptOp(nanobind::module_& m);    // the script op of partitioned functions
 void DefineLaunches(nanobind::module_& m);        // what is kept for as long as a program runs
+void DefinePlainCalls(nanobind::module_& m);      // calls without TensorFlow's Python
 void DefinePythonHooks(nanobind::module_& m);     // the functions that decide
 void DefineRegionShapes(nanobind::module_& m);    // shapes of regions' results, for explanations
 void DefineRelays(nanobind::module_& m);          // handlers of other versions of XLA's FFI
 void DefineStarters(nanobind::module_& m);        // the settings of whoever runs a program
+
+// Returns an EagerTensor on the CPU with the values of an array, or None if the caller must copy
+// them: the array is not in C order or has no buffer, or the dtype, a number of TensorFlow's, has
+// no fixed size.
+nanobind::object CopyOfArray(nanobind::handle array, int dtype);
 
 // Takes the text of an error of XLA's FFI, which it destroys; null if `error` is null.
 nanobind::object TakeText(XLA_FFI_Error* error);

@@ -199,7 +199,7 @@ def to_eager_tensor(value: object) -> tf.Tensor:
 def copy_of(array: Any, dtype: tf.DType) -> tf.Tensor:
     """Return an EagerTensor with a copy of a NumPy array that other code may still write to."""
     # The tensor has the dtype of the array; `dtype` is the expected one.
-    if array.dtype == dtype.as_numpy_dtype and not device_in_scope() and _has_cpus_alone():
+    if array.dtype == dtype.as_numpy_dtype and not device_in_scope() and has_cpus_alone():
         tensor = _copy_on_cpu()(array, dtype.as_datatype_enum)
         if tensor is not None:
             return tensor
@@ -214,7 +214,7 @@ def _copy_on_cpu() -> Callable[[Any, int], Any]:
 
 
 @functools.cache
-def _has_cpus_alone() -> bool:
+def has_cpus_alone() -> bool:
     """Return whether all devices are CPUs, so that tensors without a named device are on a CPU."""
     return {device.device_type for device in tf.config.list_logical_devices()} == {"CPU"}
 

@@ -21,6 +21,7 @@ from hostcall._tf import (
     concrete_functions,
     eager_execution,
     features,
+    plain_calls,
     script_op_graphs,
     token_registry,
 )
@@ -444,6 +445,7 @@ def raised(owner: object, name: str) -> Patch:
                 exception = KeyboardInterrupt()
             raise exception
 
+        plain_calls.raising[call] = function
         return call
 
     why = "Ctrl-C in a callback has to end the program: TensorFlow makes an error of its own of it."

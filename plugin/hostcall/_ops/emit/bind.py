@@ -102,6 +102,8 @@ class Bound:
         if all(isinstance(spec, tf.TensorSpec) for spec in self._specs):
             self._run = repeated_calls.plain_call(concrete_function)
             self._fit = concrete_functions.exact_check(self._specs)
+        if self._run is not None:
+            self._quick = repeated_calls.quick_call(concrete_function, input_specs)
 
     def __call__(self, *args: Any) -> Any:
         """Call the function.
@@ -123,6 +125,8 @@ class Bound:
         run = self._run
         if run is None:
             return self.concrete_function(*args)
+        if (results := self._quick(args)) is not NotImplemented:
+            return results
         tensors = self._tensors(args)
         if not concrete_functions.calls_are_plain():
             return self.concrete_function(*tf.nest.pack_sequence_as(self.input_specs, tensors))

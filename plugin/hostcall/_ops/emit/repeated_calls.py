@@ -15,7 +15,13 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall._ops import tape_residuals
-from hostcall._tf import concrete_functions, eager_execution, features, script_op_graphs
+from hostcall._tf import (
+    concrete_functions,
+    eager_execution,
+    features,
+    plain_calls,
+    script_op_graphs,
+)
 
 # The most look-ups for one function. Each takes as long as a call by TensorFlow's way.
 _MOST = 64
@@ -141,10 +147,31 @@ def plain_call(concrete: Any) -> Callable[[Sequence[Any]], Any] | None:
     if run is None:
         return None
     tokens = script_op_graphs.tokens_of(concrete.graph)
+    quick = quick_call(concrete, (*concrete.inference_fn.function_type.flat_inputs,))
 
     def call(tensors: Sequence[Any]) -> object:
+        if (results := quick((*tensors,))) is not NotImplemented:
+            return results
         if tokens and tape_residuals.may_be_recorded(tokens):
             return concrete._call_flat([*tensors], concrete.captured_inputs)
         return run([*tensors, *concrete_functions.captured_by(concrete)])
+
+    return call
+
+
+def quick_call(concrete: Any, specs: tuple[Any, ...]) -> Callable[[tuple[Any, ...]], Any]:
+    """Return how to run a ConcreteFunction that has a `plain_call`, where C++ can do all of it.
+
+    What is returned takes tensors and arrays in the structure of the TensorSpecs. It gives the
+    results, or NotImplemented, having run nothing, if a value is not of its spec or the call is not
+    plain.
+    """
+    quick = plain_calls.quick_call(concrete, specs)
+    tokens = script_op_graphs.tokens_of(concrete.graph)
+    if not tokens:
+        return quick
+
+    def call(values: tuple[Any, ...]) -> object:
+        return NotImplemented if tape_residuals.may_be_recorded(tokens) else quick(values)
 
     return call

@@ -208,7 +208,7 @@ def test_arrays_that_lie_in_memory_in_any_way() -> None:
 
 def test_arrays_where_tensors_go_to_another_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """TensorFlow makes the tensors, and puts them there."""
-    monkeypatch.setattr(eager_execution, "_has_cpus_alone", lambda: False)
+    monkeypatch.setattr(eager_execution, "has_cpus_alone", lambda: False)
     x = np.ones(2, np.float32)
     np.testing.assert_array_equal(hostcall.bind(tf.function(tf.identity), x)(x), x)
 
