@@ -60,13 +60,15 @@ if(TENSORFLOW_VERSION VERSION_LESS 2.20)
     tensorflow SYSTEM INTERFACE "${PROJECT_SOURCE_DIR}/csrc/compat/include")
 endif()
 target_compile_options(tensorflow INTERFACE ${definitions})
+# launch.cc wants Eigen's thread pools, and files that are compiled together share the first include.
+target_compile_definitions(tensorflow INTERFACE EIGEN_USE_THREADS=)
 target_link_directories(tensorflow INTERFACE "${library_dir}")
 target_link_libraries(
   tensorflow INTERFACE -l:libtensorflow_cc.so.2 -l:libtensorflow_framework.so.2)
-# GNU ld takes seconds to read these libraries, and gold a fifth of that. Wheels keep GNU ld.
+# GNU ld takes seconds to read these libraries, and gold a fifth of that.
 include(CheckLinkerFlag)
 check_linker_flag(CXX -fuse-ld=gold HOSTCALL_GOLD)
-if(HOSTCALL_GOLD AND SKBUILD_STATE STREQUAL "editable")
+if(HOSTCALL_GOLD)
   target_link_options(tensorflow INTERFACE -fuse-ld=gold)
 endif()
 
