@@ -52,7 +52,6 @@ set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
 set(CMAKE_CXX_FLAGS_INIT "-idirafter $work/root/usr/include")
 set(CMAKE_CROSSCOMPILING_EMULATOR /usr/bin/env)
-set(CMAKE_POLICY_DEFAULT_CMP0190 NEW)
 END
 
 if [ "$(cat "$work/packages" 2> /dev/null)" != "$*" ]; then
