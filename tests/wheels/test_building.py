@@ -180,6 +180,6 @@ def test_kernels_are_compiled_with_the_declarations_of_the_installed_tensorflow(
 
 
 def test_unknown_headers_are_included_as_they_are(tmp_path: Path) -> None:
-    command = [sys.executable, XLA_OP_KERNEL, tmp_path]
+    command = [sys.executable, str(XLA_OP_KERNEL), str(tmp_path)]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert '#include "tensorflow/compiler/tf2xla/xla_op_kernel.h"' in printed
