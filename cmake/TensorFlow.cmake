@@ -1,6 +1,6 @@
 # Finds the TensorFlow that the building Python imports, or the one that HOSTCALL_TENSORFLOW names.
-# Sets TENSORFLOW_VERSION, TENSORFLOW_CXX11_ABI_FLAG, and HOSTCALL_BUILT, where the modules are
-# installed that fit this minor version alone. Makes two targets to link with:
+# Sets TENSORFLOW_VERSION, TENSORFLOW_CXX11_ABI_FLAG, TENSORFLOW_INCLUDE_DIR, and HOSTCALL_BUILT, where
+# the modules are installed that fit this minor version alone. Makes two targets to link with:
 #   tensorflow         all of TensorFlow's headers, compile flags and libraries
 #   tensorflow_python  what makes EagerTensors
 
@@ -35,7 +35,7 @@ endif()
 set(answer "${HOSTCALL_TENSORFLOW_ANSWER}")
 list(POP_FRONT answer TENSORFLOW_VERSION library_dir)
 set(definitions ${answer})
-set(include_dir "${library_dir}/include")
+set(TENSORFLOW_INCLUDE_DIR "${library_dir}/include")
 string(REGEX MATCH "_GLIBCXX_USE_CXX11_ABI=([01])" matched "${definitions}")
 set(TENSORFLOW_CXX11_ABI_FLAG ${CMAKE_MATCH_1})
 message(STATUS "Found TensorFlow ${TENSORFLOW_VERSION}: ${library_dir}")
@@ -52,21 +52,23 @@ set(HOSTCALL_RUNPATH "$ORIGIN/../../../tensorflow")
 add_library(tensorflow INTERFACE)
 target_include_directories(
   tensorflow SYSTEM
-  INTERFACE "${include_dir}" "${include_dir}/external/highwayhash"
-            "${include_dir}/external/farmhash_archive/src")
+  INTERFACE "${TENSORFLOW_INCLUDE_DIR}" "${TENSORFLOW_INCLUDE_DIR}/external/highwayhash"
+            "${TENSORFLOW_INCLUDE_DIR}/external/farmhash_archive/src")
 # What older versions lack is looked for last.
 if(TENSORFLOW_VERSION VERSION_LESS 2.20)
   target_include_directories(
     tensorflow SYSTEM INTERFACE "${PROJECT_SOURCE_DIR}/csrc/compat/include")
 endif()
 target_compile_options(tensorflow INTERFACE ${definitions})
+# launch.cc wants Eigen's thread pools, and files that are compiled together share the first include.
+target_compile_definitions(tensorflow INTERFACE EIGEN_USE_THREADS=)
 target_link_directories(tensorflow INTERFACE "${library_dir}")
 target_link_libraries(
   tensorflow INTERFACE -l:libtensorflow_cc.so.2 -l:libtensorflow_framework.so.2)
-# GNU ld takes seconds to read these libraries, and gold a fifth of that. Wheels keep GNU ld.
+# GNU ld takes seconds to read these libraries, and gold a fifth of that.
 include(CheckLinkerFlag)
 check_linker_flag(CXX -fuse-ld=gold HOSTCALL_GOLD)
-if(HOSTCALL_GOLD AND SKBUILD_STATE STREQUAL "editable")
+if(HOSTCALL_GOLD)
   target_link_options(tensorflow INTERFACE -fuse-ld=gold)
 endif()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
 import subprocess
 import sys
@@ -30,7 +31,7 @@ def wheel(python: Path, version: str, minors: list[str]) -> Path:
     for minor in minors:
         _build_set(python, minor, sets)
     _build_wheel(python, version, minors, sets, folder)
-    return _repair(next(folder.glob("*.whl")), version, folder / "repaired")
+    return repair(next(folder.glob("*.whl")), folder / "repaired")
 
 
 def sdist(python: Path) -> Path:
@@ -40,13 +41,39 @@ def sdist(python: Path) -> Path:
     return next(DIST.glob("*.tar.gz"))
 
 
+def repair(unrepaired: Path, folder: Path) -> Path:
+    """Give a wheel the tag of the oldest C library that it runs with; copy nothing into it.
+
+    Args:
+        unrepaired: A wheel. Those in `dist` for the same Python and machine are removed.
+        folder: The folder where the wheel is made.
+
+    Returns:
+        The wheel in `dist`.
+    """
+    excluded = [option for name in libraries.OF_TENSORFLOW for option in ("--exclude", name)]
+    auditwheel = Path(sys.executable).with_name("auditwheel")
+    parts.run(auditwheel, "repair", *excluded, "--wheel-dir", folder, unrepaired)
+    repaired = next(folder.glob("*.whl"))
+    libraries.check(repaired)
+    _, _, python, _, tag = unrepaired.stem.split("-")
+    for old in _of(python, tag.removeprefix("linux_")):
+        old.unlink()
+    DIST.mkdir(exist_ok=True)
+    return Path(shutil.move(repaired, DIST / repaired.name))
+
+
 def built(version: str) -> list[Path]:
-    """Return the wheels in `dist` for a Python: one, or none.
+    """Return the wheels in `dist` for a Python of this machine: one, or none.
 
     Args:
         version: The version of Python, for example "3.11".
     """
-    return list(DIST.glob(f"hostcall-*-cp{version.replace('.', '')}-*.whl"))
+    return _of(f"cp{version.replace('.', '')}", platform.machine())
+
+
+def _of(python: str, machine: str) -> list[Path]:
+    return list(DIST.glob(f"hostcall-*-{python}-*_{machine}.whl"))
 
 
 def _build_set(python: Path, minor: str, into: Path) -> None:
@@ -83,16 +110,3 @@ def _build_wheel(python: Path, version: str, minors: list[str], sets: Path, into
         *("--no-deps", "--no-build-isolation", "--wheel-dir", into),
         *(f"--config-settings={name}={value}" for name, value in settings.items()),
     )
-
-
-def _repair(unrepaired: Path, version: str, folder: Path) -> Path:
-    """Give a wheel the tag of the oldest C library that it runs with; copy nothing into it."""
-    excluded = [option for name in libraries.OF_TENSORFLOW for option in ("--exclude", name)]
-    auditwheel = Path(sys.executable).with_name("auditwheel")
-    parts.run(auditwheel, "repair", *excluded, "--wheel-dir", folder, unrepaired)
-    repaired = next(folder.glob("*.whl"))
-    libraries.check(repaired)
-    for old in built(version):
-        old.unlink()
-    DIST.mkdir(exist_ok=True)
-    return Path(shutil.move(repaired, DIST / repaired.name))

@@ -40,7 +40,7 @@ def environment(interpreter: Path, version: str) -> Path:
     """Return the Python of a virtual environment with all build requirements but TensorFlow."""
     folder = WORK / f"python-{version}"
     python = folder / "bin" / "python"
-    wanted = [name for name in _build_requirements() if not name.startswith("tensorflow")]
+    wanted = [name for name in build_requirements() if not name.startswith("tensorflow")]
     stamp = folder / "requirements.txt"
     if not stamp.is_file() or stamp.read_text() != "\n".join(wanted):
         run(interpreter, "-m", "venv", folder)
@@ -65,6 +65,13 @@ def tensorflow(minor: str) -> Path:
     return folder
 
 
+def build_requirements() -> list[str]:
+    """Return what `pip` installs before it builds."""
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        requires: list[str] = tomllib.load(file)["build-system"]["requires"]
+    return requires
+
+
 def _unpack(wheel: Path, folder: Path) -> None:
     unfinished = folder.with_suffix(".unfinished")
     with zipfile.ZipFile(wheel) as archive:
@@ -73,9 +80,3 @@ def _unpack(wheel: Path, folder: Path) -> None:
                 archive.extract(name, unfinished)
     wheel.unlink()
     unfinished.rename(folder)
-
-
-def _build_requirements() -> list[str]:
-    with open(ROOT / "pyproject.toml", "rb") as file:
-        requires: list[str] = tomllib.load(file)["build-system"]["requires"]
-    return requires

@@ -3,12 +3,19 @@
 #include <atomic>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "partition_errors.h"
-#include "tensorflow/compiler/jit/device_compilation_profiler.h"
 #include "tensorflow/core/framework/resource_mgr.h"
+
+// The profiler's header includes XLA's builder for the name of this enumeration alone.
+#define TENSORFLOW_COMPILER_JIT_XLA_COMPILE_UTIL_H_
+namespace tensorflow {
+enum class DeviceCompileMode;
+}
+#include "tensorflow/compiler/jit/device_compilation_profiler.h"
 
 namespace hostcall {
 namespace {

@@ -2,8 +2,6 @@
 // what they use all the same: wheels are built without this.
 #pragma once
 
-#define EIGEN_USE_THREADS  // launch.cc wants Eigen's thread pools
-
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/op_kernel.h"

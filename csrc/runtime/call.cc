@@ -190,7 +190,7 @@ void CallAndStore(const HostCall& call, DeferredDecrefScope& decrefs, Measured& 
   }
 }
 
-int64_t BytesOf(const HostCall& call) {
+int64_t CalledBytes(const HostCall& call) {
   int64_t bytes = 0;
   for (const Buffer& operand : call.operands) bytes += SizeInBytes(operand);
   for (const Buffer& result : call.results) bytes += SizeInBytes(result);
@@ -210,7 +210,7 @@ std::optional<ffi::Error> CallWithGil(const HostCall& call, Measured& measured) 
   nb::handle raised;
   try {
     CallAndStore(call, decrefs, measured);
-    if (measured.counts()) measured.Add(&Stats::bytes, BytesOf(call));
+    if (measured.counts()) measured.Add(&Stats::bytes, CalledBytes(call));
     return std::nullopt;
   } catch (const Failure& failure) {
     return failure.ToError();

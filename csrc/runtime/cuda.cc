@@ -73,7 +73,7 @@ CudaStream StreamOf(const XLA_FFI_CallFrame& frame) {
   return *stream;
 }
 
-Result Handle(const XLA_FFI_CallFrame& frame) {
+Result HandleOnStream(const XLA_FFI_CallFrame& frame) {
   const Attributes attributes(frame.attrs);
   const CudaStream stream = StreamOf(frame);
   HostCall call(frame, attributes);
@@ -89,5 +89,5 @@ Result Handle(const XLA_FFI_CallFrame& frame) {
 }  // namespace hostcall
 
 extern "C" XLA_FFI_Error* HostcallCudaHandler(XLA_FFI_CallFrame* frame) {
-  return hostcall::Answer(frame, hostcall::Handle);
+  return hostcall::Answer(frame, hostcall::HandleOnStream);
 }

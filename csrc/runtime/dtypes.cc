@@ -1,4 +1,6 @@
+#ifndef HOSTCALL_DEFINES_NUMPY
 #define HOSTCALL_DEFINES_NUMPY
+#endif
 #include <utility>
 
 #include "failure.h"

@@ -240,7 +240,7 @@ std::optional<Report> TakeReport(HostCall& call, const Attributes& attributes) {
   return report;
 }
 
-Result Handle(const XLA_FFI_CallFrame& frame) {
+Result HandleJoint(const XLA_FFI_CallFrame& frame) {
   const Attributes attributes(frame.attrs);
   HostCall call(frame, attributes);
   const int64_t shard = TakeShard(call);
@@ -293,7 +293,7 @@ Result HandleReported(const XLA_FFI_CallFrame& frame) {
 }  // namespace hostcall
 
 extern "C" XLA_FFI_Error* HostcallJointHandler(XLA_FFI_CallFrame* frame) {
-  return hostcall::Answer(frame, hostcall::Handle);
+  return hostcall::Answer(frame, hostcall::HandleJoint);
 }
 
 extern "C" XLA_FFI_Error* HostcallReportedHandler(XLA_FFI_CallFrame* frame) {

@@ -16,16 +16,16 @@ namespace {
 // Pointers and int64s are passed alike, so the number of arguments alone determines the call.
 static_assert(sizeof(void*) == sizeof(int64_t));
 
-using Arguments = std::array<int64_t, kMaxNativeArguments>;
+using NativeArguments = std::array<int64_t, kMaxNativeArguments>;
 
 template <size_t... I>
-int32_t CallWith(void* function, const Arguments& arguments, std::index_sequence<I...>) {
+int32_t CallWith(void* function, const NativeArguments& arguments, std::index_sequence<I...>) {
   using Function = int32_t (*)(decltype(arguments[I] + 0)...);
   return reinterpret_cast<Function>(function)(arguments[I]...);
 }
 
 template <size_t count>
-int32_t CallWithCount(void* function, const Arguments& arguments) {
+int32_t CallWithCount(void* function, const NativeArguments& arguments) {
   return CallWith(function, arguments, std::make_index_sequence<count>());
 }
 
@@ -80,7 +80,7 @@ NativeOutcome CFunction::Call(const NativeFrame& frame) const {
     for (const XLA_FFI_Buffer* operand : frame.operands) count += operand->rank;
   }
   if (count != arguments_) throw WrongCount(label(), arguments_, count);
-  Arguments arguments;
+  NativeArguments arguments;
   int64_t* next = arguments.data();
   for (const XLA_FFI_Buffer* operand : frame.operands) *next++ = AddressOf(*operand);
   for (const XLA_FFI_Buffer* result : frame.results) *next++ = AddressOf(*result);

@@ -25,9 +25,9 @@ nb::list ArraysOf(const RawBuffers& buffers) {
 }
 
 // A call of the native code, at most one, and only while the frame exists. Needs the GIL.
-class Run {
+class OneCall {
  public:
-  Run(const NativeFunction& function, const NativeFrame& frame)
+  OneCall(const NativeFunction& function, const NativeFrame& frame)
       : function_(&function), frame_(&frame) {}
 
   nb::object operator()() {
@@ -90,7 +90,7 @@ class AnsweredFunction : public NativeFunction {
   NativeOutcome Call(const NativeFrame& frame) const override {
     if (!PythonIsRunning()) return function_->Call(frame);
     GilHold gil;
-    const auto run = std::make_shared<Run>(*function_, frame);
+    const auto run = std::make_shared<OneCall>(*function_, frame);
     try {
       const nb::object call = nb::cpp_function([run] { return (*run)(); });
       const nb::object returned =

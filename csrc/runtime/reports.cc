@@ -14,7 +14,7 @@ namespace {
 
 // A report has a status code, the number of a process, and a message, which zeros follow.
 using Process = int32_t;
-constexpr size_t kProcess = 1, kText = kProcess + sizeof(Process), kLeast = 256;
+constexpr size_t kProcess = 1, kText = kProcess + sizeof(Process), kLeastReport = 256;
 
 constexpr std::string_view kLeftOut = "\n...\n";
 
@@ -40,7 +40,7 @@ std::string WithoutNumbers(std::string message, const std::string& where) {
 
 Report ReportIn(const Buffer& buffer) {
   if (buffer.dtype != ffi::DataType::U8 || buffer.dims.size() != 1 ||
-      buffer.dims[0] < static_cast<int64_t>(kLeast) || buffer.data == nullptr) {
+      buffer.dims[0] < static_cast<int64_t>(kLeastReport) || buffer.data == nullptr) {
     throw Failure::Malformed();
   }
   return {static_cast<uint8_t*>(buffer.data), static_cast<size_t>(buffer.dims[0])};

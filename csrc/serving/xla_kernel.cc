@@ -14,10 +14,9 @@
 #include "callee.h"
 #include "functions/fallback_kernel.h"
 #include "hostcall_attributes.h"
+#include "hostcall_xla_op_kernel.h"
 #include "kernels.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
-#include "tensorflow/compiler/tf2xla/xla_compiler.h"
-#include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor_shape.h"
@@ -208,7 +207,8 @@ class ScriptOpKernel : public tensorflow::XlaOpKernel {
 
  private:
   static bool IsForCpu(XlaOpKernelContext* ctx) {
-    return ctx->compiler()->options().device_type.type_string() == tensorflow::DEVICE_CPU_XLA_JIT;
+    return ctx->op_kernel_context()->device()->attributes().device_type() ==
+           tensorflow::DEVICE_CPU_XLA_JIT;
   }
 
   static absl::Status NoCheck() {

@@ -23,12 +23,12 @@ namespace {
 struct DeleteStatus {
   void operator()(TF_Status* status) const { TF_DeleteStatus(status); }
 };
-using Status = std::unique_ptr<TF_Status, DeleteStatus>;
+using StatusPtr = std::unique_ptr<TF_Status, DeleteStatus>;
 
 struct DeleteTensor {
   void operator()(TF_Tensor* tensor) const { TF_DeleteTensor(tensor); }
 };
-using Tensor = std::unique_ptr<TF_Tensor, DeleteTensor>;
+using TensorPtr = std::unique_ptr<TF_Tensor, DeleteTensor>;
 
 // The dtypes of values that lie in memory as XLA has them, by XLA's numbers; 0 for others.
 constexpr auto kDtypes = [] {
@@ -57,8 +57,8 @@ TF_DataType TensorFlowDtype(int dtype) {
 }
 
 // Returns null, with no exception set, if the EagerTensor cannot be made.
-PyObject* ToEager(const Tensor& tensor) {
-  const Status status(TF_NewStatus());
+PyObject* ToEager(const TensorPtr& tensor) {
+  const StatusPtr status(TF_NewStatus());
   TFE_TensorHandle* handle = TFE_NewTensorHandle(tensor.get(), status.get());
   if (TF_GetCode(status.get()) != TF_OK) return nullptr;
   PyObject* made = EagerTensorFromHandle(handle, /*is_packed=*/false);
@@ -68,14 +68,14 @@ PyObject* ToEager(const Tensor& tensor) {
 
 // Allocates a tensor. A large one reuses the memory of earlier ones: the system has to map and
 // clear new memory, which takes longer than the copy into it.
-Tensor Allocate(TF_DataType type, const int64_t* dims, int rank, size_t size) {
+TensorPtr Allocate(TF_DataType type, const int64_t* dims, int rank, size_t size) {
   void* const data = runtime->take_memory(size);
-  if (data == nullptr) return Tensor(TF_AllocateTensor(type, dims, rank, size));
+  if (data == nullptr) return TensorPtr(TF_AllocateTensor(type, dims, rank, size));
   const auto give = [](void* data, size_t, void*) { runtime->give_memory(data); };
-  return Tensor(TF_NewTensor(type, dims, rank, data, size, give, nullptr));
+  return TensorPtr(TF_NewTensor(type, dims, rank, data, size, give, nullptr));
 }
 
-void Fill(const Tensor& tensor, const void* data, size_t size) {
+void Fill(const TensorPtr& tensor, const void* data, size_t size) {
   if (size > 0) std::memcpy(TF_TensorData(tensor.get()), data, size);
 }
 
@@ -84,7 +84,7 @@ PyObject* Make(int dtype, const int64_t* dims, int rank, const void* data) {
   if (type == 0) return nullptr;
   size_t size = TF_DataTypeSize(type);
   for (int i = 0; i < rank; ++i) size *= static_cast<size_t>(dims[i]);
-  const Tensor tensor = Allocate(type, dims, rank, size);
+  const TensorPtr tensor = Allocate(type, dims, rank, size);
   if (tensor == nullptr) return nullptr;
   Fill(tensor, data, size);
   return ToEager(tensor);
@@ -114,7 +114,7 @@ class BufferView {
 void* Resolve(PyObject* value) {
   if (!EagerTensor_CheckExact(value)) return nullptr;
   TFE_TensorHandle* handle = EagerTensor_Handle(value);
-  const Status status(TF_NewStatus());
+  const StatusPtr status(TF_NewStatus());
   TF_Tensor* resolved = nullptr;
   // The caller holds a reference. Pending values may need a callback themselves.
   Py_BEGIN_ALLOW_THREADS;
@@ -148,7 +148,7 @@ nb::object CopyOfArray(nb::handle array, int dtype) {
   if (static_cast<size_t>((*view).itemsize) != TF_DataTypeSize(type)) return nb::none();
   const auto size = static_cast<size_t>((*view).len);
   const std::vector<int64_t> dims((*view).shape, (*view).shape + (*view).ndim);
-  const Tensor tensor = Allocate(type, dims.data(), (*view).ndim, size);
+  const TensorPtr tensor = Allocate(type, dims.data(), (*view).ndim, size);
   if (tensor == nullptr) return nb::none();
   const auto fill = [&] { Fill(tensor, (*view).buf, size); };
   if (size >= kLarge) {

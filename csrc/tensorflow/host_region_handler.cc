@@ -117,7 +117,7 @@ absl::Status GiveResult(const RegionCall& call, size_t i, const Tensor& value) {
   return absl::OkStatus();
 }
 
-absl::Status Run(const RegionCall& call) {
+absl::Status RunRegion(const RegionCall& call) {
   const starters::Scope scope(call.scope->run());
   std::vector<Tensor> inputs;
   inputs.reserve(call.region->slots());
@@ -137,14 +137,14 @@ ffi::Error ToError(const absl::Status& status) {
 Result Handle(const XLA_FFI_CallFrame& frame) {
   RegionCall call = ReadFrame(frame);
   if (!call.region->waits()) {
-    const absl::Status run = Run(call);
+    const absl::Status run = RunRegion(call);
     if (run.ok()) return {};
     return {std::nullopt, ToError(run)};
   }
   ffi::Promise promise;
   ffi::Future future(promise);
   const absl::Status started = RunBesideTensorFlow([promise, call = std::move(call)]() mutable {
-    const absl::Status run = Run(call);
+    const absl::Status run = RunRegion(call);
     run.ok() ? promise.SetAvailable() : promise.SetError(ToError(run));
   });
   if (!started.ok()) return {std::nullopt, ToError(started)};

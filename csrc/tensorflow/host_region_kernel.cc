@@ -8,6 +8,7 @@
 #include "host_region.h"
 #include "node_tokens.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
+#include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/framework/function.h"
 #include "xla/shape_util.h"
 

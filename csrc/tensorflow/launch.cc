@@ -1,7 +1,5 @@
 #include "launch.h"
 
-#define EIGEN_USE_THREADS
-
 #include <atomic>
 #include <cstdint>
 #include <deque>

@@ -5,9 +5,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "hostcall_xla_op_kernel.h"
 #include "tensorflow/compiler/tf2xla/side_effect_util.h"
-#include "tensorflow/compiler/tf2xla/xla_compiler.h"
-#include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/statusor.h"
 #include "xla/hlo/builder/xla_builder.h"

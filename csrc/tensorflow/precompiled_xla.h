@@ -1,8 +1,7 @@
-// The headers of XLA's compiler, compiled once for the kernels, which need them. They take most of
-// the build, and with them each file takes seconds more than with precompiled.h, even if it uses
-// nothing.
+// The headers of XLA's builder and kernels, compiled once for our kernels, which need them. With
+// them each file takes longer than with precompiled.h, even if it uses nothing.
 #pragma once
 
-#include "tensorflow/compiler/tf2xla/xla_compiler.h"
-#include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
+#include "hostcall_xla_op_kernel.h"
+#include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "xla/hlo/builder/xla_builder.h"

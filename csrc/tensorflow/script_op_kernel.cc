@@ -7,13 +7,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "hostcall_xla_op_kernel.h"
 #include "launch.h"
 #include "node_tokens.h"
 #include "python_hooks.h"
 #include "tensorflow/compiler/tf2xla/shape_util.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
-#include "tensorflow/compiler/tf2xla/xla_compiler.h"
-#include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
+#include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/platform/errors.h"
@@ -72,7 +72,8 @@ xla::Shape DenseShape(xla::PrimitiveType type, const std::vector<int64_t>& dims)
 
 // Returns true if the program is for the CPU. XLA_CPU's programs are, too.
 bool IsForCpu(XlaOpKernelContext* ctx) {
-  return ctx->compiler()->options().device_type.type_string() == tensorflow::DEVICE_CPU_XLA_JIT;
+  return ctx->op_kernel_context()->device()->attributes().device_type() ==
+         tensorflow::DEVICE_CPU_XLA_JIT;
 }
 
 // Returns the shapes of operands in the layout of NumPy's arrays.

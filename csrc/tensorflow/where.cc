@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "functions/wrapped_kernel.h"
+#include "hostcall_xla_op_kernel.h"
 #include "module.h"
 #include "runtime/frame.h"
-#include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "xla/hlo/builder/lib/constants.h"

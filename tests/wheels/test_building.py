@@ -4,6 +4,7 @@ import platform
 import re
 import runpy
 import subprocess
+import sys
 import tomllib
 import zipfile
 from pathlib import Path
@@ -22,6 +23,7 @@ from wheels import building, fitting, libraries, parts
 from wheels.matrix import SERVED
 
 FIND_TENSORFLOW = ROOT / "cmake" / "find_tensorflow.py"
+XLA_OP_KERNEL = ROOT / "cmake" / "xla_op_kernel.py"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 FLAGS = [flag for flag in tf.sysconfig.get_compile_flags() if flag.startswith("-D")]
 
@@ -153,8 +155,31 @@ def test_a_wheel_for_a_python_without_tensorflow_is_for_jax_alone(
     assert "--config-settings=cmake.define.HOSTCALL_RUNTIME_ALONE=ON" in packed
 
 
-def test_a_build_asks_the_tensorflow_of_its_python() -> None:
-    version, folder, *flags = runpy.run_path(str(FIND_TENSORFLOW))["imported"]()
+@pytest.mark.parametrize("way", ["imported", "of_own_wheel"])
+def test_a_build_finds_the_tensorflow_of_its_python(way: str) -> None:
+    version, folder, *flags = runpy.run_path(str(FIND_TENSORFLOW))[way]()
     assert version == tf.__version__
     assert Path(folder, "include") == Path(tf.sysconfig.get_include())
     assert flags == FLAGS
+
+
+def test_a_tensorflow_that_someone_built_answers_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = runpy.run_path(str(FIND_TENSORFLOW))
+    monkeypatch.setitem(find["imported"].__globals__, "PACKAGES", ())
+    assert find["of_own_wheel"]() == []
+    assert find["imported"]()[2:] == FLAGS
+
+
+def test_kernels_are_compiled_with_the_declarations_of_the_installed_tensorflow() -> None:
+    include = Path(tf.sysconfig.get_include())
+    declared = runpy.run_path(str(XLA_OP_KERNEL))["light"](include)
+    whole = (include / "tensorflow/compiler/tf2xla/xla_op_kernel.h").read_text()
+    (set_output,) = re.findall(r"^  void SetOutput\(.*$", whole, re.MULTILINE)
+    assert set_output in declared
+    assert not re.search("#include .*(xla_compiler|xla/client|value_inference)", declared)
+
+
+def test_unknown_headers_are_included_as_they_are(tmp_path: Path) -> None:
+    command = [sys.executable, str(XLA_OP_KERNEL), str(tmp_path)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert '#include "tensorflow/compiler/tf2xla/xla_op_kernel.h"' in printed
