@@ -483,7 +483,7 @@ def test_threefry_remains_xla_s() -> None:
     assert_same(jitted(seeded(draw))(seed).numpy(), jitted(draw)(seed).numpy())
     # The second one from TensorFlow 2.22 on.
     refused = (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError)
-    with pytest.raises(refused, match="counter|only supported under XLA"):
+    with pytest.raises(refused, match=r"counter|only supported under XLA"):
         plain(draw)(seed)
 
 
