@@ -481,7 +481,9 @@ def test_threefry_remains_xla_s() -> None:
 
     seed = tf.constant(SEED)
     assert_same(jitted(seeded(draw))(seed).numpy(), jitted(draw)(seed).numpy())
-    with pytest.raises(tf.errors.InvalidArgumentError, match="counter"):
+    # The second one from TensorFlow 2.22 on.
+    refused = (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError)
+    with pytest.raises(refused, match=r"counter|only supported under XLA"):
         plain(draw)(seed)
 
 
