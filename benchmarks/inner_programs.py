@@ -1,6 +1,5 @@
 """The cost of a first call whose callback compiles many small programs of its own."""
 
-import time
 from functools import partial
 
 import jax
@@ -12,7 +11,7 @@ import hostcall.jax
 from benchmarks.programs import quiet_tensorflow
 from benchmarks.report import Row, alone, at_most, beside
 from benchmarks.steps import Array, quiet
-from benchmarks.timing import FULL, Effort, Run, measure_once_a_round
+from benchmarks.timing import FULL, Effort, cpu_seconds, measure_once_a_round
 
 TITLE = "A first call whose callback compiles programs of its own"
 
@@ -49,12 +48,6 @@ def in_jax(count: int, by_hostcall: bool) -> float:
     program = jax.jit(lambda x: call(partial(energy, count), spec, x) * 2)
     x = np.ones(4, np.float32)
     return cpu_seconds(lambda: program(x).block_until_ready())
-
-
-def cpu_seconds(run: Run) -> float:
-    start = time.process_time()
-    run()
-    return time.process_time() - start
 
 
 def main(effort: Effort = FULL) -> list[Row]:

@@ -1,6 +1,5 @@
 """The cost of ragged tensors in compiled loops: their rows, and sums of them."""
 
-import resource
 from collections.abc import Callable
 from functools import partial
 
@@ -10,7 +9,7 @@ import tensorflow as tf
 from benchmarks.programs import quiet_tensorflow
 from benchmarks.report import Row, alone, at_most, beside
 from benchmarks.steps import Array, quiet
-from benchmarks.timing import FULL, Effort, Run, measure, measure_once_a_round
+from benchmarks.timing import FULL, Effort, Run, cpu_seconds, measure, measure_once_a_round
 
 TITLE = "Ragged tensors in loops"
 
@@ -46,10 +45,7 @@ def training(effort: Effort) -> Make:
 
 
 def cpu_seconds_of_first_call(make: Make, compiles: bool) -> float:
-    run, before = make(compiles), resource.getrusage(resource.RUSAGE_SELF)
-    run()
-    after = resource.getrusage(resource.RUSAGE_SELF)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return cpu_seconds(make(compiles))
 
 
 def decoder(prints: bool, effort: Effort) -> Run:

@@ -103,6 +103,13 @@ def measure(
     return {key: Samples(values) for key, values in samples.items()}
 
 
+def cpu_seconds(run: Run) -> float:
+    """Return the CPU seconds of a call, those of all threads of the process."""
+    start = time.process_time()
+    run()
+    return time.process_time() - start
+
+
 def measure_once_a_round(
     makes: Mapping[Key, Callable[[], float]], effort: Effort = FULL
 ) -> dict[Key, Samples]:

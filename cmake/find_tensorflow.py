@@ -18,8 +18,6 @@ from pathlib import Path
 
 # The flags of all of TensorFlow's own wheels for Linux since 2.19.
 WHEELS_FLAGS = ("-D_GLIBCXX_USE_CXX11_ABI=1", "-DEIGEN_MAX_ALIGN_BYTES=64")
-
-
 # The packages that TensorFlow is in.
 PACKAGES = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu")
 

@@ -8,6 +8,7 @@ newest TensorFlow. Then README's example runs with it under qemu, and the tests 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import shutil
@@ -16,14 +17,16 @@ import sys
 import zipfile
 from pathlib import Path
 
-from tests.support import pages
-from wheels import building, parts
+from wheels import building, parts, trying
 from wheels.matrix import SERVED
 
 WORK = parts.WORK / "aarch64"
 PYTHON = WORK / "venv" / "bin" / "python"
 # Of the tests of `trying.py`. TensorFlow takes a minute to import there, and each test ten seconds.
 TESTS = ["tests/e2e/test_order.py", "tests/e2e/test_partition.py"]
+
+# Those of the project's tests that the tests above use.
+_TOOLS = ("pytest>", "hypothesis>")
 
 _BUILDS = """
 import json, sys, scikit_build_core.build as build
@@ -33,9 +36,10 @@ build.build_wheel(sys.argv[1], json.loads(sys.argv[2]))
 
 def prepare(minor: str) -> Path:
     """Make an environment of aarch64 with a version of TensorFlow; return its packages' folder."""
-    needed = [name for name in parts.build_requirements() if not name.startswith("tensorflow")]
-    run = ["ml_dtypes>=0.5.1,<1", "msgspec>=0.19,<1", "click>=8.1,<9", "rich>=13,<16"]
-    packages = [*needed, f"tensorflow=={minor}.*", *run, "pytest>=9,<10", "hypothesis>=6.100,<7"]
+    table = parts.project()
+    tools = [line for line in table["dependency-groups"]["test"] if line.startswith(_TOOLS)]
+    needed = [*parts.build_requirements(), *table["project"]["dependencies"], *tools]
+    packages = [*dict.fromkeys(needed), f"tensorflow=={minor}.*"]
     script = parts.ROOT / "wheels" / "aarch64_python.sh"
     parts.run(script, Path(sys.executable).parent, WORK, *packages)
     return next(WORK.glob("venv/lib/python*/site-packages"))
@@ -60,13 +64,8 @@ def attempt(built: Path, packages: Path, tests: list[str]) -> None:
         archive.extractall(packages)
     folder = WORK / "trial"
     shutil.rmtree(folder, ignore_errors=True)
-    for name in ("tests", "examples"):
-        shutil.copytree(parts.ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.pyc"))
-    shutil.copy(parts.ROOT / "pyproject.toml", folder)
-    text = pages.read("README.md")
-    (folder / "example.py").write_text(pages.as_program(text), encoding="utf-8")
-    printed = _emulated(folder, "example.py").split(f"{pages.END}\n")
-    assert printed[0] == pages.expected_outputs(text)[0], printed
+    trying.copy_tests(folder)
+    trying.run_example(folder, functools.partial(_emulated, folder))
     print("README's example: passed", flush=True)
     if tests:
         passed = _emulated(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests)

@@ -40,7 +40,7 @@ def environment(interpreter: Path, version: str) -> Path:
     """Return the Python of a virtual environment with all build requirements but TensorFlow."""
     folder = WORK / f"python-{version}"
     python = folder / "bin" / "python"
-    wanted = [name for name in build_requirements() if not name.startswith("tensorflow")]
+    wanted = build_requirements()
     stamp = folder / "requirements.txt"
     if not stamp.is_file() or stamp.read_text() != "\n".join(wanted):
         run(interpreter, "-m", "venv", folder)
@@ -66,10 +66,15 @@ def tensorflow(minor: str) -> Path:
 
 
 def build_requirements() -> list[str]:
-    """Return what `pip` installs before it builds."""
+    """Return what `pip` installs before it builds, but for TensorFlow."""
+    requires: list[str] = project()["build-system"]["requires"]
+    return [line for line in requires if not line.startswith("tensorflow")]
+
+
+def project() -> dict[str, Any]:
+    """Return what pyproject.toml says."""
     with open(ROOT / "pyproject.toml", "rb") as file:
-        requires: list[str] = tomllib.load(file)["build-system"]["requires"]
-    return requires
+        return tomllib.load(file)
 
 
 def _unpack(wheel: Path, folder: Path) -> None:

@@ -12,6 +12,7 @@ newest versions of packages that people use together. Examples run there, too.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import shutil
 import subprocess
@@ -52,6 +53,22 @@ TESTS_OF_NEWEST = [
 TOOLS_OF_EXAMPLES = ["scipy"]
 
 _LOADS_LIBRARY = "import sys, tensorflow as tf; tf.load_library(sys.argv[1])"
+
+
+def copy_tests(folder: Path) -> None:
+    """Copy the tests, and what they read, to where no sources are."""
+    for name in ("tests", "examples"):
+        ignored = shutil.ignore_patterns("*.pyc")
+        shutil.copytree(pages.ROOT / name, folder / name, ignore=ignored)
+    shutil.copy(pages.ROOT / "pyproject.toml", folder)
+
+
+def run_example(folder: Path, run: Callable[[str], str]) -> None:
+    """Check what README's example prints; `run` runs a program of the folder by Python."""
+    text = pages.read("README.md")
+    (folder / "example.py").write_text(pages.as_program(text), encoding="utf-8")
+    printed = run("example.py").split(f"{pages.END}\n")
+    assert printed[0] == pages.expected_outputs(text)[0], printed
 
 
 class Installation:
@@ -99,10 +116,7 @@ class Installation:
         assert not found, found
 
     def runs_the_example(self) -> None:
-        text = pages.read("README.md")
-        (self._folder / "example.py").write_text(pages.as_program(text), encoding="utf-8")
-        printed = self.run("python", "example.py").split(f"{pages.END}\n")
-        assert printed[0] == pages.expected_outputs(text)[0], printed
+        run_example(self._folder, functools.partial(self.run, "python"))
 
     def finds_the_serving_library(self) -> None:
         library = self.run("hostcall", "serving-library").strip()
@@ -120,10 +134,7 @@ class Installation:
     def passes(self, tests: list[str]) -> str:
         """Run tests, and return pytest's closing line."""
         if not (self._folder / "tests").is_dir():
-            for name in ("tests", "examples"):
-                ignored = shutil.ignore_patterns("*.pyc")
-                shutil.copytree(pages.ROOT / name, self._folder / name, ignore=ignored)
-            shutil.copy(pages.ROOT / "pyproject.toml", self._folder)
+            copy_tests(self._folder)
         printed = self.run("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests)
         return printed.splitlines()[-1]
 

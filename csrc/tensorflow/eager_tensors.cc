@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "c_api_pointers.h"
 #include "module.h"
 #include "runtime/gil.h"
 #include "tensorflow/c/eager/c_api.h"
@@ -20,15 +21,7 @@ namespace nb = nanobind;
 namespace hostcall {
 namespace {
 
-struct DeleteStatus {
-  void operator()(TF_Status* status) const { TF_DeleteStatus(status); }
-};
-using StatusPtr = std::unique_ptr<TF_Status, DeleteStatus>;
-
-struct DeleteTensor {
-  void operator()(TF_Tensor* tensor) const { TF_DeleteTensor(tensor); }
-};
-using TensorPtr = std::unique_ptr<TF_Tensor, DeleteTensor>;
+using TensorPtr = std::unique_ptr<TF_Tensor, DeleteBy<&TF_DeleteTensor>>;
 
 // The dtypes of values that lie in memory as XLA has them, by XLA's numbers; 0 for others.
 constexpr auto kDtypes = [] {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "c_api_pointers.h"
 #include "module.h"
 #include "runtime/gil.h"
 #include "tensorflow/c/eager/c_api.h"
@@ -25,14 +26,6 @@ namespace nb = nanobind;
 namespace hostcall {
 namespace {
 
-template <auto Delete>
-struct DeleteBy {
-  template <typename T>
-  void operator()(T* object) const {
-    Delete(object);
-  }
-};
-using StatusOfCall = std::unique_ptr<TF_Status, DeleteBy<&TF_DeleteStatus>>;
 using OpOfCall = std::unique_ptr<TFE_Op, DeleteBy<&TFE_DeleteOp>>;
 using ExecutorOfThread = std::unique_ptr<TFE_Executor, DeleteBy<&TFE_DeleteExecutor>>;
 
@@ -69,7 +62,7 @@ nb::object Attribute(nb::handle object, const nb::object& name) {
 }
 
 // Raises the exception that TensorFlow has for a status.
-[[noreturn]] void Raise(const StatusOfCall& status) {
+[[noreturn]] void Raise(const StatusPtr& status) {
   nb::dict payloads;
   const auto add = [](const char* key, const char* value, void* all) {
     (*static_cast<nb::dict*>(all))[nb::bytes(key)] = nb::bytes(value);
@@ -82,7 +75,7 @@ nb::object Attribute(nb::handle object, const nb::object& name) {
   throw nb::python_error();
 }
 
-bool IsOk(const StatusOfCall& status) { return TF_GetCode(status.get()) == TF_OK; }
+bool IsOk(const StatusPtr& status) { return TF_GetCode(status.get()) == TF_OK; }
 
 // Returns whether no tape and no ForwardAccumulator records on this thread.
 bool NothingRecords() { return nb::steal(TFE_Py_TapeSetIsEmpty()).is(Py_True); }
@@ -169,7 +162,7 @@ class Settings {
   bool has_device() const { return device_.size > 0; }
 
   // Makes a call with the settings; it can be used if the status is OK then.
-  OpOfCall NewCall(const std::string& function, const StatusOfCall& status) const {
+  OpOfCall NewCall(const std::string& function, const StatusPtr& status) const {
     OpOfCall op(TFE_NewOp(context_, function.c_str(), status.get()));
     if (!IsOk(status)) return op;
     if (has_device()) TFE_OpSetDevice(op.get(), device_.data, status.get());
@@ -208,7 +201,7 @@ struct Spec {
   std::optional<std::vector<int64_t>> sizes;  // none if the rank varies; -1 for a size that does
 
   // Returns whether a value is an EagerTensor of this spec.
-  bool Holds(nb::handle value, const StatusOfCall& status) const {
+  bool Holds(nb::handle value, const StatusPtr& status) const {
     if (!EagerTensor_CheckExact(value.ptr())) return false;
     TFE_TensorHandle* const tensor = EagerTensor_Handle(value.ptr());
     if (TFE_TensorHandleDataType(tensor) != dtype) return false;
@@ -293,7 +286,7 @@ class Inputs {
 
   const std::vector<Spec>& specs_;
   const bool has_device_;
-  const StatusOfCall status_{TF_NewStatus()};
+  const StatusPtr status_{TF_NewStatus()};
   absl::InlinedVector<nb::object, 4> tensors_;
   TFE_InputTensorHandles handles_;
 };
@@ -323,7 +316,7 @@ class PlainCall {
  private:
   nb::object Execute(const Settings& settings, const TFE_InputTensorHandles& inputs) const {
     const tsl::profiler::TraceMe activity("TFE_Py_ExecuteCancelable", tsl::profiler::kInfo);
-    const StatusOfCall status(TF_NewStatus());
+    const StatusPtr status(TF_NewStatus());
     const OpOfCall op = settings.NewCall(name_, status);
     if (!IsOk(status)) Raise(status);
     for (TFE_TensorHandle* input : inputs) {
@@ -339,7 +332,7 @@ class PlainCall {
     return single_ && count == 1 ? ToTensor(outputs[0]) : ToTensors(outputs);
   }
 
-  [[noreturn]] void RaiseForOp(const StatusOfCall& status) const {
+  [[noreturn]] void RaiseForOp(const StatusPtr& status) const {
     const std::string message = TF_Message(status.get()) + (" [Op:" + name_ + "]");
     TF_SetStatus(status.get(), TF_GetCode(status.get()), message.c_str());
     Raise(status);

@@ -147,13 +147,14 @@ def plain_call(concrete: Any) -> Callable[[Sequence[Any]], Any] | None:
     if run is None:
         return None
     tokens = script_op_graphs.tokens_of(concrete.graph)
-    quick = quick_call(concrete, (*concrete.inference_fn.function_type.flat_inputs,))
+    specs = (*concrete.inference_fn.function_type.flat_inputs,)
+    quick = plain_calls.quick_call(concrete, specs)
 
     def call(tensors: Sequence[Any]) -> object:
-        if (results := quick((*tensors,))) is not NotImplemented:
-            return results
         if tokens and tape_residuals.may_be_recorded(tokens):
             return concrete._call_flat([*tensors], concrete.captured_inputs)
+        if (results := quick((*tensors,))) is not NotImplemented:
+            return results
         return run([*tensors, *concrete_functions.captured_by(concrete)])
 
     return call
