@@ -48,22 +48,21 @@ class MeetingCall : public AsyncOpKernel {
 
   void ComputeAsync(OpKernelContext* ctx, DoneCallback done) override {
     tensorflow::RendezvousInterface* const callers = ctx->rendezvous();
-    const std::shared_ptr<OwnRendezvous> own = MakeRendezvous(*ctx);
+    std::unique_ptr<OwnRendezvous> own = MakeRendezvous(*ctx);
     ctx->params()->rendezvous = own.get();
-    call_->AsAsync()->ComputeAsync(ctx, [ctx, callers, own, done = std::move(done)] {
-      ctx->params()->rendezvous = callers;
-      done();
-    });
+    ComputeHolding(
+        std::move(own), call_->AsAsync(), ctx,
+        [ctx, callers](const auto&) { ctx->params()->rendezvous = callers; }, std::move(done));
   }
 
  private:
   // Returns null if TensorFlow should make the rendezvous; its own can also reach other processes.
-  static std::shared_ptr<OwnRendezvous> MakeRendezvous(const OpKernelContext& ctx) {
+  static std::unique_ptr<OwnRendezvous> MakeRendezvous(const OpKernelContext& ctx) {
     tensorflow::RendezvousInterface* const callers = ctx.rendezvous();
     const bool runtime_makes_them =
         callers != nullptr && dynamic_cast<OwnRendezvous*>(callers) == nullptr;
     if (runtime_makes_them || ctx.function_library() == nullptr) return nullptr;
-    return std::make_shared<OwnRendezvous>(ctx.function_library()->device_mgr());
+    return std::make_unique<OwnRendezvous>(ctx.function_library()->device_mgr());
   }
 
   const KernelPtr call_;
@@ -149,7 +148,7 @@ class IntegersOnDevice : public AsyncOpKernel {
   };
 
   void Call(OpKernelContext* ctx, std::vector<Tensor> copies, const DoneCallback& done) {
-    const auto run = std::make_shared<Run>();
+    auto run = std::make_unique<Run>();
     run->copies = std::move(copies);
     OpKernelContext::Params params = ParamsOf(*ctx);
     run->inputs.assign(params.inputs.begin(), params.inputs.end());
@@ -158,10 +157,11 @@ class IntegersOnDevice : public AsyncOpKernel {
     }
     params.inputs = run->inputs;
     run->inner = std::make_unique<InnerContext>(params, ctx->num_outputs(), call_.get());
-    call_->AsAsync()->ComputeAsync(run->inner->get(), [this, ctx, run, done] {
-      run->inner->HandOver(ctx);
-      Return(ctx, done);
-    });
+    OpKernelContext* const inner = run->inner->get();
+    ComputeHolding(
+        std::move(run), call_->AsAsync(), inner,
+        [ctx](const auto& ended) { ended->inner->HandOver(ctx); },
+        [this, ctx, done] { Return(ctx, done); });
   }
 
   void Return(OpKernelContext* ctx, const DoneCallback& done) {

@@ -70,16 +70,16 @@ class FallbackKernel : public AsyncOpKernel {
     // Use a separate context: a status cannot be taken back.
     auto attempt = std::make_shared<Attempt>(*ctx, launch_.get());
     const auto finish = [this, ctx, attempt, done = std::move(done)] {
-      const absl::Status status = attempt->inner.get()->status();
-      if (status.ok() || !IsRefusal(*ctx, status)) {
+      const absl::Status status = attempt->inner->get()->status();
+      const bool is_refusal = !status.ok() && IsRefusal(*ctx, status);
+      if (!is_refusal) {
         if (status.ok()) AnnounceOnce();
-        HandOver(attempt->inner, ctx);
-        done();
-      } else {
-        FallBack(ctx, status, done);
+        HandOver(*attempt->inner, ctx);
       }
+      attempt->inner.reset();
+      is_refusal ? FallBack(ctx, status, done) : done();
     };
-    launch_->AsAsync()->ComputeAsync(attempt->inner.get(), [this, ctx, attempt, finish] {
+    launch_->AsAsync()->ComputeAsync(attempt->inner->get(), [this, ctx, attempt, finish] {
       if (!attempt->IsSecond()) return;
       (*ctx->runner())(function_.elsewhere == nullptr ? finish : function_.elsewhere(finish));
     });
@@ -90,10 +90,10 @@ class FallbackKernel : public AsyncOpKernel {
   // Attempt to launch, which goes on when the launch has ended and its kernel has returned: until
   // then, the kernel may hold the locks of variables, for which the fallback would wait.
   struct Attempt {
-    Attempt(OpKernelContext& outer, tensorflow::OpKernel* kernel) : inner(outer, kernel) {}
+    Attempt(OpKernelContext& outer, tensorflow::OpKernel* kernel) { inner.emplace(outer, kernel); }
     bool IsSecond() { return has_first.exchange(true); }
 
-    InnerContext inner;
+    std::optional<InnerContext> inner;  // null once it has ended
     std::atomic<bool> has_first{false};
   };
 

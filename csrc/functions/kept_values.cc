@@ -28,8 +28,7 @@ class LaunchKeepingValues : public AsyncOpKernel {
       const tensorflow::tf_shared_lock lock(*variable->mu());
       values.push_back(*variable->tensor());
     }
-    launch_->AsAsync()->ComputeAsync(
-        ctx, [values = std::move(values), done = std::move(done)] { done(); });
+    ComputeHolding(std::move(values), launch_->AsAsync(), ctx, [](const auto&) {}, std::move(done));
   }
 
  private:

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -128,15 +129,30 @@ class InnerContext {
   tensorflow::OpKernelContext context_;
 };
 
+// Runs a kernel in `ctx`. Then calls `finish` with what the run held, frees that, and calls `done`.
+// Not what a capture of the callback does: a copy of it may live on for a while after `done`, when
+// a session that closes destroys the devices and resources of the tensors in it.
+template <typename Held, typename Finish>
+void ComputeHolding(Held held, tensorflow::AsyncOpKernel* kernel, tensorflow::OpKernelContext* ctx,
+                    Finish finish, tensorflow::AsyncOpKernel::DoneCallback done) {
+  auto shared = std::make_shared<std::optional<Held>>(std::move(held));
+  kernel->ComputeAsync(
+      ctx, [shared = std::move(shared), finish = std::move(finish), done = std::move(done)] {
+        finish(**shared);
+        shared->reset();
+        done();
+      });
+}
+
 // Runs a kernel in a context of its own, since kernels look up inputs by the names in their own op,
 // and gives `ctx` the status or the outputs.
 inline void RunInside(tensorflow::AsyncOpKernel* kernel, tensorflow::OpKernelContext* ctx,
                       tensorflow::AsyncOpKernel::DoneCallback done) {
-  auto inner = std::make_shared<InnerContext>(*ctx, kernel);
-  kernel->ComputeAsync(inner->get(), [ctx, inner, done = std::move(done)] {
-    inner->HandOver(ctx);
-    done();
-  });
+  auto inner = std::make_unique<InnerContext>(*ctx, kernel);
+  tensorflow::OpKernelContext* const context = inner->get();
+  ComputeHolding(
+      std::move(inner), kernel, context, [ctx](const auto& run) { run->HandOver(ctx); },
+      std::move(done));
 }
 
 // A kernel that is made, with some arguments, when it is first needed. The maker may make none.

@@ -91,11 +91,11 @@ class RegionLaunchKernel : public AsyncOpKernel {
       : AsyncOpKernel(construction), regions_(std::move(regions)), launch_(std::move(launch)) {}
 
   void ComputeAsync(OpKernelContext* ctx, DoneCallback done) override {
-    auto run = std::make_shared<RegionRun>(ctx, &regions_, launch_.get());
-    launch_->AsAsync()->ComputeAsync(run->inner(), [run, done = std::move(done)] {
-      run->HandOver();
-      done();
-    });
+    auto run = std::make_unique<RegionRun>(ctx, &regions_, launch_.get());
+    OpKernelContext* const inner = run->inner();
+    ComputeHolding(
+        std::move(run), launch_->AsAsync(), inner, [](const auto& ended) { ended->HandOver(); },
+        std::move(done));
   }
 
  private:

@@ -151,6 +151,8 @@ class InterruptibleCall {
     const absl::Status status = RunStock(stock_.get(), token_, unshared_, run_, inner_->get());
     if (!TakeOp()) return;
     inner_->HandOver(ctx_, status);
+    inner_.reset();
+    inputs_.clear();  // now, as ComputeHolding says
     done_();
   }
 

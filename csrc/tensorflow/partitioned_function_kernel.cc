@@ -1,5 +1,7 @@
 // The kernel of a partitioned function, which runs on the host with compiled clusters in it.
 #include <functional>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -112,21 +114,29 @@ class PartitionedCall : public tensorflow::AsyncOpKernel {
 
   void ComputeAsync(tensorflow::OpKernelContext* ctx, DoneCallback done) override {
     tensorflow::OpKernelContext::Params params = ParamsOf(*ctx);
-    std::shared_ptr<InterruptibleRun> run;
+    auto run = std::make_unique<Run>();
     if (IsThreadOfPython() && params.runner != nullptr) {
-      run = std::make_shared<InterruptibleRun>(*params.runner);
-      params.runner = run->runner();
+      params.runner = run->interruptible.emplace(*params.runner).runner();
     }
-    // Use a separate context, whose status is not the one to show the user.
-    auto inner = std::make_shared<InnerContext>(params, ctx->num_outputs(), call_.get());
-    call_->AsAsync()->ComputeAsync(inner->get(), [this, ctx, inner, run, done = std::move(done)] {
-      const absl::Status status = inner->get()->status();
-      inner->HandOver(ctx, status.ok() ? status : InFunction(AsRaised(status, function_), entry_));
-      done();
-    });
+    tensorflow::OpKernelContext* const inner =
+        run->inner.emplace(params, ctx->num_outputs(), call_.get()).get();
+    ComputeHolding(
+        std::move(run), call_->AsAsync(), inner,
+        [this, ctx](const auto& ended) {
+          const absl::Status status = ended->inner->get()->status();
+          ended->inner->HandOver(
+              ctx, status.ok() ? status : InFunction(AsRaised(status, function_), entry_));
+        },
+        std::move(done));
   }
 
  private:
+  struct Run {
+    std::optional<InterruptibleRun> interruptible;
+    // A separate context, whose status is not the one to show the user.
+    std::optional<InnerContext> inner;
+  };
+
   const std::string function_;
   const std::string entry_;
   const KernelPtr call_;

@@ -55,6 +55,16 @@ absl::Status DeepCopy(OpKernelContext* ctx, const Tensor& from, Tensor* to) {
 // A user's variable, and the copy that a run of the program has in its place.
 class CopiedVariable {
  public:
+  CopiedVariable() = default;
+  CopiedVariable(const CopiedVariable&) = delete;
+  CopiedVariable& operator=(const CopiedVariable&) = delete;
+
+  ~CopiedVariable() {
+    if (resources_ == nullptr) return;
+    const ResourceHandle& handle = handle_.scalar<ResourceHandle>()();
+    resources_->Delete<Var>(handle.container(), handle.name()).IgnoreError();
+  }
+
   // Copies the variable, whose lock the caller holds.
   absl::Status Take(OpKernelContext* ctx, const VariableInfo& info) {
     info.var()->Ref();
@@ -76,8 +86,13 @@ class CopiedVariable {
       *copy_->tensor() = taken_;
       copy_->is_initialized = true;
     }
-    // XLA looks variables up by their names, not by the pointers in their handles.
-    return ctx->resource_manager()->CreateUnowned<Var>(handle.container(), handle.name(), copy_);
+    // XLA looks variables up by their names, not by the pointers in their handles. The manager owns
+    // a reference: it would hear of the end of what it does not own, at a time when it may be gone.
+    copy_->Ref();
+    TF_RETURN_IF_ERROR(
+        ctx->resource_manager()->Create<Var>(handle.container(), handle.name(), copy_));
+    resources_ = ctx->resource_manager();
+    return absl::OkStatus();
   }
 
   Var* original() const { return original_.get(); }
@@ -106,8 +121,9 @@ class CopiedVariable {
 
   tensorflow::core::RefCountPtr<Var> original_;
   Tensor handle_{tensorflow::DT_RESOURCE, tensorflow::TensorShape({})};
-  Var* copy_ = nullptr;  // owned by the handle
-  Tensor taken_;         // the value at the start, held so that its memory is not reused
+  Var* copy_ = nullptr;                           // owned by the handle
+  tensorflow::ResourceMgr* resources_ = nullptr;  // that the copy is registered in
+  Tensor taken_;  // the value at the start, held so that its memory is not reused
   const void* seen_ = nullptr;
   bool was_initialized_ = false;
 };
@@ -200,12 +216,13 @@ class LaunchOnCopies : public AsyncOpKernel {
       : AsyncOpKernel(construction), resources_(std::move(resources)), launch_(std::move(launch)) {}
 
   void ComputeAsync(OpKernelContext* ctx, DoneCallback done) override {
-    auto run = std::make_shared<Run>();
-    OP_REQUIRES_OK_ASYNC(ctx, run->Start(ctx, resources_), done);
-    launch_->AsAsync()->ComputeAsync(ctx, [this, ctx, run, done = std::move(done)] {
-      run->Finish(ctx, resources_);
-      done();
-    });
+    auto run = std::make_unique<Run>();
+    const absl::Status started = run->Start(ctx, resources_);
+    if (!started.ok()) run.reset();
+    OP_REQUIRES_OK_ASYNC(ctx, started, done);
+    ComputeHolding(
+        std::move(run), launch_->AsAsync(), ctx,
+        [this, ctx](const auto& ended) { ended->Finish(ctx, resources_); }, std::move(done));
   }
 
  private:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -167,3 +168,36 @@ def test_a_session_of_v1() -> None:
                 return [(*session.run([result]), *session.run([v, w])) for _ in range(3)]
 
     same_as_plain(build)
+
+
+@pytest.mark.skipif(bool(DEVICE), reason="Python sees a copy of what is in a device's memory.")
+def test_the_values_have_no_other_owner_after_the_run() -> None:
+    """What a run holds goes before its op is done, not a little later on another thread.
+
+    Later, a session that closes may have destroyed what the copies of variables are registered in.
+    The next assignment shows it: it writes into the variable's memory if nothing else has that.
+    """
+    v = tf.Variable(tf.zeros([1000]))
+
+    @jitted
+    def program() -> tf.Tensor:
+        touch(v)
+        return tf.reduce_sum(v)
+
+    def address(x: np.ndarray) -> Any:
+        return np.int64(x.__array_interface__["data"][0])
+
+    @plain
+    def addresses() -> Any:
+        before = tf.numpy_function(address, [v.read_value()], tf.int64)
+        with tf.control_dependencies([before]):
+            result = program()
+        with tf.control_dependencies([result]):
+            v.assign_add(tf.ones([1000]))
+            return before, tf.numpy_function(address, [v.read_value()], tf.int64)
+
+    moved = 0
+    for _ in range(1000):
+        before, after = addresses()
+        moved += int(before != after)
+    assert moved == 0

@@ -196,8 +196,11 @@ def compiler_ir(
 
 def function_of_context(name: str) -> FunctionDef | None:
     """Return the eager context's FunctionDef of that name, or None."""
-    context = features.context()
-    return context.get_function_def(name) if context.has_function(name) else None
+    try:  # not a question before: another thread may remove the function in between
+        found: FunctionDef = features.context().get_function_def(name)
+    except tf.errors.NotFoundError:
+        return None
+    return found
 
 
 owned: dict[str, list[str]] = {}
