@@ -16,6 +16,7 @@
 #include "runtime/text.h"
 #include "tensorflow/core/framework/tensor.pb.h"
 #include "tensorflow/core/graph/graph_debug_info_builder.h"
+#include "tensorflow/core/util/util.h"
 
 namespace nb = nanobind;
 
@@ -264,6 +265,15 @@ void DefinePythonHooks(nb::module_& m) {
         return HasKernel(ParseNode(node), tensorflow::DeviceType(tensorflow::DEVICE_CPU));
       },
       nb::arg("node"), "Return whether TensorFlow has a CPU kernel for an op.");
+  m.def(
+      "has_onednn_kernels",
+      [](int dtype) {
+        return tensorflow::IsMKLEnabled() && tensorflow::IsDataTypeSupportedByOneDNNOnThisCPU(
+                                                 static_cast<tensorflow::DataType>(dtype));
+      },
+      nb::arg("dtype"),
+      "Return whether TensorFlow computes a dtype, a DataType's number, by oneDNN where that has a "
+      "kernel: on this processor, as the process was started.");
   m.def(
       "constant_operands", [](const nb::bytes& node) { return ConstantOperands(ParseNode(node)); },
       nb::arg("node"),

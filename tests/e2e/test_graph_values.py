@@ -170,7 +170,7 @@ def test_the_place_of_nan_among_numbers(mode: Any) -> None:
 
 
 @each_route
-@pytest.mark.parametrize("dtype", [tf.half, tf.float32, tf.float64], ids=lambda dtype: dtype.name)
+@each_float
 def test_windows_of_nothing_but_infinity(dtype: tf.DType, mode: Any) -> None:
     x = tf.constant([-INF, -INF, -INF, 2.0, NAN, NAN, NAN, -1.0], dtype)
     assert_as_graph_mode(

@@ -83,10 +83,6 @@ SCRIPT_OPS = Feature(
     "hostcall stays disabled and TensorFlow behaves as if it was not imported.",
     essential=True,
 )
-VALUES = Feature(
-    "what oneDNN computes of NaN and infinity",
-    "tf.nn.softmax of a row with NaN or infinity has XLA's values in compiled functions.",
-)
 TRACING = Feature(
     "shapes that set_shape gives, and the order of compiled functions",
     "tf.ensure_shape tells the compiler shapes and set_shape does not, and calls of compiled "
@@ -278,9 +274,6 @@ attr_value_pb2 = _find(_E, "tensorflow.core.framework.attr_value_pb2")
 function_pb2 = _find(_E, "tensorflow.core.framework.function_pb2")
 node_def_pb2 = _find(_E, "tensorflow.core.framework.node_def_pb2")
 tensor_pb2 = _find(_E, "tensorflow.core.framework.tensor_pb2")
-
-# The values of TensorFlow's kernels.
-uses_onednn = _find(VALUES, _PYTHON + "util._pywrap_util_port", "IsMklEnabled")
 
 # The end of a function's tracing.
 _F = TRACING

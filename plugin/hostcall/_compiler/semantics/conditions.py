@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from hostcall._tf import features
 from hostcall._tf.graph import function_defs as defs
+from hostcall._tf.graph import op_kinds
 from hostcall._tf.types import NodeDef
 
 # The nodes of a function by their names, if they are known.
@@ -185,10 +185,15 @@ _NEVER_NEGATIVE = frozenset(
 )
 
 
-def is_of_onednn(node: NodeDef, nodes: Nodes) -> bool:
-    # It takes tf.half on few processors only, which are not told from others here.
-    is_of_its_dtypes = has_dtype(tf.bfloat16, tf.float32)(node, nodes)
-    return is_of_its_dtypes and features.VALUES.available and bool(features.uses_onednn())
+def is_of_onednn(node: NodeDef, nodes: Nodes) -> bool:  # noqa: ARG001 - as the others
+    return op_kinds.is_of_onednn(node)
+
+
+def ends_at_least(node: NodeDef, nodes: Nodes) -> bool:
+    """Return whether no maximum of TensorFlow's kernel is below the least finite number."""
+    # That of oneDNN is float32's, for 16 bits too, which hold it as -infinity.
+    is_narrow = has_dtype(tf.half, tf.bfloat16)(node, nodes)
+    return is_float(node, nodes) and not (is_narrow and op_kinds.is_of_onednn(node))
 
 
 def is_unsorted(node: NodeDef, nodes: Nodes) -> bool:  # noqa: ARG001 - as the others

@@ -92,6 +92,11 @@ def has_kernel(node: NodeDef) -> bool:
     return _ask("has_kernel", node)
 
 
+def is_of_onednn(node: NodeDef) -> bool:
+    """Return whether TensorFlow's kernels for the dtype of an op are oneDNN's, where it has one."""
+    return bool(_library.load("hostcall._tensorflow").has_onednn_kernels(node.attr["T"].type))
+
+
 def _ask(question: str, node: NodeDef, *device_type: str) -> bool:
     """Ask TensorFlow once for each op and its dtypes, by which kernels are chosen."""
     types = ((name, attr.type or tuple(attr.list.type)) for name, attr in node.attr.items())
