@@ -77,7 +77,11 @@ class FallbackKernel : public AsyncOpKernel {
         HandOver(*attempt->inner, ctx);
       }
       attempt->inner.reset();
-      is_refusal ? FallBack(ctx, status, done) : done();
+      if (is_refusal) {
+        FallBack(ctx, status, done);
+      } else {
+        done();
+      }
     };
     launch_->AsAsync()->ComputeAsync(attempt->inner->get(), [this, ctx, attempt, finish] {
       if (!attempt->IsSecond()) return;
