@@ -12,12 +12,13 @@ from filecheck.options import Options
 from filecheck.parser import Parser, pattern_for_opts
 
 import hostcall
-from hostcall._compiler import plan, refusals
+from hostcall._compiler import kernel_hook, plan, refusals
 from hostcall._compiler.clusters.partitioner import Partitioner
 from hostcall._compiler.one_program import async_calls, host_regions, ordering
 from hostcall._compiler.semantics import failures
 from hostcall._compiler.sizes import marks, shape_agnostic
 from hostcall._tf.graph import function_defs as defs
+from hostcall._tf.graph import protos
 from hostcall._tf.graph.program import ProgramModel
 from hostcall._tf.types import FunctionDefLibrary
 
@@ -64,6 +65,15 @@ def clusters(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
     partitioner = partitioner_of(library, entry)
     partitioner.partition(entry)
     return partitioner.functions.values()
+
+
+def uncompiled(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
+    """Let TensorFlow's kernels run the cluster that calls Python."""
+    new = protos.function_pb2.FunctionDefLibrary(function=clusters(library, entry))
+    for name in [f.signature.name for f in new.function if defs.nodes_of(f, {"PyFuncStateless"})]:
+        replacement = kernel_hook.plain_for_kernel(new.SerializeToString(), name)
+        new.MergeFromString(replacement.library)
+    return new.function
 
 
 def order(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
@@ -355,6 +365,19 @@ def an_unused_result(x: tf.Tensor) -> tuple[tf.Tensor, Any]:
 )
 def an_unnamed_refusal(x: tf.Tensor) -> tf.Tensor:
     return tf.cos(tf.sin(x)) + tf.tan(x)
+
+
+@case(
+    uncompiled,
+    """
+    CHECK-LABEL: AFTER
+    CHECK: %call = PyFuncStateless(%hostcall_arg_0)
+    CHECK: @{{.*}}__uncompiled{{.*}}(%hostcall_arg_0
+    CHECK: %call = PyFunc(%hostcall_arg_0) {{.*}}/host'
+    """,
+)
+def a_call_in_a_cluster(x: tf.Tensor) -> Any:
+    return call(some(x))
 
 
 @pytest.mark.usefixtures("auto_route", "every_cluster")
