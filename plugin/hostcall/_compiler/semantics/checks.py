@@ -197,8 +197,11 @@ def _are_masked(writer: CheckWriter, indices: str, values: str, dimension: int) 
 
 
 def _gather(writer: CheckWriter) -> str:
-    failing = _outside_axis(writer) if writer.node.op == "GatherV2" else _in_first(0, 1)(writer)
-    values = writer.inputs[0]
+    values, indices = writer.inputs[:2]
+    if writer.node.op == "GatherV2":
+        failing = _outside_axis(writer)
+    else:
+        failing = _outside_dimension(writer, indices, values, 0)
     return writer.if_any(failing, writer.result(), writer.dtype(values))
 
 
@@ -216,44 +219,26 @@ def _outside_axis(writer: CheckWriter) -> str:
     return _outside(writer, indices, writer.add("GatherV2", shape, axis, zero, **types))
 
 
-def _in_first(values: int, indices: int) -> Failing:
-    """Return a check of indices into the first dimension of an operand."""
-    return lambda writer: _outside_dimension(
-        writer, writer.inputs[indices], writer.inputs[values], 0
-    )
-
-
-def _in_variable(indices: int) -> Failing:
-    """Return a check of indices into the first dimension of the variable that a node takes."""
-
-    def failing(writer: CheckWriter) -> str:
-        dtype = _dtype_of_indices(writer, writer.inputs[indices])
-        shape = writer.add("VariableShape", writer.inputs[0], out_type=dtype)
-        return _outside(writer, writer.inputs[indices], writer.element(shape, 0, dtype))
-
-    return failing
+def _outside_variable(writer: CheckWriter) -> str:
+    """Write whether an index is outside of the first dimension of a variable."""
+    indices = writer.inputs[1]
+    dtype = _dtype_of_indices(writer, indices)
+    return _outside(writer, indices, writer.element(_shape_of_variable(writer, dtype), 0, dtype))
 
 
 # Writes the shape of the array that rows of indices are places in, in a dtype.
 ShapeWriter = Callable[[CheckWriter, int], str]
 
 
-def _shape_of(position: int) -> ShapeWriter:
-    def write(writer: CheckWriter, dtype: int) -> str:
-        value = writer.inputs[position]
-        return writer.shape(value, writer.dtype(value), dtype)
-
-    return write
+def _shape_of_first(writer: CheckWriter, dtype: int) -> str:
+    values = writer.inputs[0]
+    return writer.shape(values, writer.dtype(values), dtype)
 
 
-def _shape_in(position: int) -> ShapeWriter:
-    """Return what writes the shape that an operand holds."""
-
-    def write(writer: CheckWriter, dtype: int) -> str:
-        value = writer.inputs[position]
-        return writer.cast(value, writer.dtype(value), dtype)
-
-    return write
+def _shape_in_last(writer: CheckWriter, dtype: int) -> str:
+    """Write the shape that the last operand holds."""
+    shape = writer.inputs[-1]
+    return writer.cast(shape, writer.dtype(shape), dtype)
 
 
 def _shape_of_variable(writer: CheckWriter, dtype: int) -> str:
@@ -314,22 +299,19 @@ def _negative_power(writer: CheckWriter) -> str:
     known = writer.known(exponent)
     if known is not None and not (known < 0).any():
         return ""
+    return writer.if_any(_any_negative(writer, exponent), writer.inputs[0], dtype)
+
+
+def _negative(writer: CheckWriter) -> str:
+    return _any_negative(writer, writer.inputs[0])
+
+
+def _any_negative(writer: CheckWriter, values: str) -> str:
+    """Write whether an integer is negative."""
+    dtype = writer.dtype(values)
     # As unsigned integers, the negative ones are not less than the least of them.
     least = np.iinfo(tf.as_dtype(dtype).as_numpy_dtype).min
-    failing = writer.any_is("outside", exponent, writer.constant(least, dtype), dtype)
-    return writer.if_any(failing, writer.inputs[0], dtype)
-
-
-def _negative(values: int) -> Failing:
-    """Return a check of integers that must not be negative."""
-
-    def failing(writer: CheckWriter) -> str:
-        value = writer.inputs[values]
-        dtype = writer.dtype(value)
-        least = np.iinfo(tf.as_dtype(dtype).as_numpy_dtype).min
-        return writer.any_is("outside", value, writer.constant(least, dtype), dtype)
-
-    return failing
+    return writer.any_is("outside", values, writer.constant(least, dtype), dtype)
 
 
 def _assertion(writer: CheckWriter) -> str:
@@ -367,21 +349,17 @@ def _numbers(words: str, *kinds: str) -> Check:
     )
 
 
-def _taken_index(start: int) -> Failing:
-    """Return a check of the indices `x[i]` of a strided slice; `start` is the operand with them."""
-
-    def failing(writer: CheckWriter) -> str:
-        found = ""
-        dtype = writer.node.attr["Index"].type
-        for value, dimension in _single_indices(writer, writer.inputs[start]):
-            size = _size_of_sliced(writer, dimension, dtype)
-            # Indices from -size on count from the end.
-            moved = writer.add("AddV2", value, size, T=dtype)
-            limit = writer.add("AddV2", size, size, T=dtype)
-            found = writer.either(found, writer.any_is("outside", moved, limit, dtype))
-        return found
-
-    return failing
+def _taken_index(writer: CheckWriter) -> str:
+    """Write whether an index `x[i]` of a strided slice is outside of its dimension."""
+    found = ""
+    dtype = writer.node.attr["Index"].type
+    for value, dimension in _single_indices(writer, writer.inputs[1]):
+        size = _size_of_sliced(writer, dimension, dtype)
+        # Indices from -size on count from the end.
+        moved = writer.add("AddV2", value, size, T=dtype)
+        limit = writer.add("AddV2", size, size, T=dtype)
+        found = writer.either(found, writer.any_is("outside", moved, limit, dtype))
+    return found
 
 
 def _size_of_sliced(writer: CheckWriter, dimension: int, dtype: int) -> str:
@@ -450,19 +428,14 @@ def _partition_outside(writer: CheckWriter) -> str:
     return _outside(writer, writer.inputs[1], count)
 
 
-def _in_list(indices: int) -> Failing:
-    """Return a check of indices of elements of a list."""
-
-    def failing(writer: CheckWriter) -> str:
-        length = writer.add("TensorListLength", writer.inputs[0])
-        return _outside(writer, writer.inputs[indices], length)
-
-    return failing
+def _outside_list(writer: CheckWriter) -> str:
+    length = writer.add("TensorListLength", writer.inputs[0])
+    return _outside(writer, writer.inputs[1], length)
 
 
-def _in_list_of_fixed_size(writer: CheckWriter) -> str:
+def _outside_list_of_fixed_size(writer: CheckWriter) -> str:
     grows = protos.is_true(writer.node, "resize_if_index_out_of_bounds")
-    return "" if grows else _in_list(1)(writer)
+    return "" if grows else _outside_list(writer)
 
 
 def _other_sum(writer: CheckWriter) -> str:
@@ -677,22 +650,22 @@ CHECKS: Mapping[str, tuple[Check, ...]] = {
     **_for("TruncateDiv TruncateMod", Check(_division_by_zero, _TRUNCATED, INTERNAL)),
     **_for("Pow", Check(_negative_power, "Integers to negative integer powers are not allowed")),
     **_for("Gather GatherV2", Check(_gather, _INDICES)),
-    **_for("ResourceGather", Check(_in_variable(1), _INDICES)),
-    **_for("GatherNd", Check(_in_shape(_shape_of(0), 1), _ROWS)),
+    **_for("ResourceGather", Check(_outside_variable, _INDICES)),
+    **_for("GatherNd", Check(_in_shape(_shape_of_first, 1), _ROWS)),
     **_for("ResourceGatherNd", Check(_in_shape(_shape_of_variable, 1), _ROWS)),
-    **_for("ScatterNd", Check(_in_shape(_shape_in(2), 0), _ROWS)),
+    **_for("ScatterNd", Check(_in_shape(_shape_in_last, 0), _ROWS)),
     **_for(
         "TensorScatterUpdate TensorScatterAdd TensorScatterSub TensorScatterMin TensorScatterMax",
-        Check(_in_shape(_shape_of(0), 1), _ROWS),
+        Check(_in_shape(_shape_of_first, 1), _ROWS),
     ),
     **_for(
         "ResourceScatterAdd ResourceScatterSub ResourceScatterMul "
         "ResourceScatterMin ResourceScatterMax ResourceScatterUpdate",
-        Check(_in_variable(1), _INDICES),
+        Check(_outside_variable, _INDICES),
     ),
     "ResourceScatterDiv": (
         Check(_not_all("NotEqual", 2), "updates must not contain 0"),
-        Check(_in_variable(1), _INDICES),
+        Check(_outside_variable, _INDICES),
     ),
     **_for(
         "ResourceScatterNdAdd ResourceScatterNdSub ResourceScatterNdUpdate "
@@ -703,7 +676,7 @@ CHECKS: Mapping[str, tuple[Check, ...]] = {
         "UnsortedSegmentSum UnsortedSegmentProd UnsortedSegmentMin UnsortedSegmentMax",
         Check(_segment_at_least, _SEGMENTS),
     ),
-    **_for("StridedSlice StridedSliceGrad", Check(_taken_index(1), "slice index out of bounds")),
+    **_for("StridedSlice StridedSliceGrad", Check(_taken_index, "slice index out of bounds")),
     **_for("Slice", Check(_outside_slice, "the slice does not lie in its operand")),
     **_for(
         "SparseSoftmaxCrossEntropyWithLogits",
@@ -720,13 +693,13 @@ CHECKS: Mapping[str, tuple[Check, ...]] = {
         "ReverseSequence", Check(_too_long, "seq_lengths are not all in [0, the size of seq_dim]")
     ),
     **_for(
-        "TensorListGetItem", Check(_in_list(1), "Trying to access an element outside of the list")
+        "TensorListGetItem", Check(_outside_list, "Trying to access an element outside of the list")
     ),
     **_for(
         "TensorListSetItem",
-        Check(_in_list_of_fixed_size, "Trying to modify an element outside of the list"),
+        Check(_outside_list_of_fixed_size, "Trying to modify an element outside of the list"),
     ),
-    **_for("TensorListGather", Check(_in_list(1), "Trying to gather elements outside of the list")),
+    **_for("TensorListGather", Check(_outside_list, "Trying to gather elements outside of the list")),
     **_for(
         "TensorListSplit", Check(_other_sum, "lengths are not together the length of the tensor")
     ),
@@ -740,7 +713,7 @@ CHECKS: Mapping[str, tuple[Check, ...]] = {
         "NonMaxSuppressionV3 NonMaxSuppressionV4",
         Check(_threshold, "iou_threshold must be in [0, 1]"),
     ),
-    **_for("Bincount DenseBincount", Check(_negative(0), "Input arr must be non-negative!")),
+    **_for("Bincount DenseBincount", Check(_negative, "Input arr must be non-negative!")),
     **_for(
         "InvertPermutation",
         Check(_no_permutation, "the values are not a permutation of 0 to n - 1"),
