@@ -119,7 +119,7 @@ def _differs(call: Call) -> bool:
     """Return whether the table says that a node of a call differs."""
     nodes = _nodes(call)
     by_name = {node.name: node for node in nodes}
-    return any(wrong_kernels.reason(node, by_name) for node in nodes)
+    return any(wrong_kernels.difference(node, by_name) is not None for node in nodes)
 
 
 def _nodes(call: Call) -> list[NodeDef]:

@@ -12,6 +12,7 @@ call that shows each of them, and fails when a kernel is mended.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 
 import tensorflow as tf
@@ -45,7 +46,6 @@ class Op:
         proved right with them.
       is_bounded: whether its results always have such sizes.
       bounded_by: the operands for which they have if XLA does not know them when it compiles.
-      is_of_shapes: whether XLA always knows its results when it compiles.
     """
 
     differences: tuple[Difference, ...] = ()
@@ -53,17 +53,9 @@ class Op:
     sizes: str = ""
     is_bounded: bool = False
     bounded_by: tuple[int, ...] = ()
-    is_of_shapes: bool = False
 
 
-def _of_graph(
-    reason: str,
-    applies: Condition = when.always,
-    replacement: Callable[[Writer], str | tuple[str, ...]] | None = None,
-) -> Difference:
-    return Difference(reason, applies, replacement, of_graph=True)
-
-
+_of_graph = functools.partial(Difference, of_graph=True)
 _CONJUGATE = Difference(
     "XLA leaves out the conjugate in the gradient of a complex number",
     when.has_dtype(*when.COMPLEX),
@@ -239,21 +231,13 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
     "Min": (_SKIPS_NAN,),
     "Minimum": (_TAKES_OTHER,),
     "MirrorPadGrad": (
-        _of_graph("XLA raises no error for paddings that are too large", when.is_variable(1)),
-    ),
-    "Mul": (
-        Difference(
-            "XLA takes the square of an integer for positive, also where it wraps around",
-            when.may_be_square,
-            values.opaque,
+        _of_graph(
+            "XLA raises no error for paddings that are too large", when.has_variable_paddings
         ),
     ),
+    "Mul": (dataclasses.replace(_WRAPS, applies=when.may_be_square),),
     "Pow": (
-        Difference(
-            "XLA takes the square of an integer for positive, also where it wraps around",
-            when.is_power_of_two,
-            values.square,
-        ),
+        dataclasses.replace(_WRAPS, applies=when.is_power_of_two, replacement=values.square),
         Difference("XLA takes the exponent of an integer modulo 64", when.may_be_large_power),
     ),
     "Prod": (_PRODUCT_WRAPS,),
@@ -429,8 +413,6 @@ _BOUNDED_BY: Mapping[str, tuple[int, ...]] = {
     "StridedSlice": (1, 2),
     "TopKV2": (1,),
 }
-# Ops whose results XLA always knows when it compiles.
-_OF_SHAPES = "Rank Shape ShapeN Size"
 
 
 def _row(name: str) -> Op:
@@ -440,7 +422,6 @@ def _row(name: str) -> Op:
         _SIZES.get(name, ""),
         name in _ALWAYS_BOUNDED.split(),
         _BOUNDED_BY.get(name, ()),
-        name in _OF_SHAPES.split(),
     )
 
 

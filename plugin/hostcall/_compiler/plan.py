@@ -29,8 +29,8 @@ from hostcall._compiler.clusters import execution
 from hostcall._compiler.clusters.partitioner import SUFFIX, Partitioner
 from hostcall._compiler.one_program import host_regions, ordering
 from hostcall._compiler.one_program.host_regions import NotWholeError, ProgramWithRegions, ShapeOf
+from hostcall._compiler.ops import OPS
 from hostcall._compiler.semantics import failures
-from hostcall._compiler.semantics.checks import CHECKS
 from hostcall._compiler.sizes import marks, shape_agnostic
 from hostcall._ops import requested_routes, settings
 from hostcall._tf import concrete_functions
@@ -43,7 +43,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 # The ops that XLA may compile to something else than TensorFlow runs.
-EXAMINED = marks.KINDS | CHECKS.keys()
+EXAMINED = marks.KINDS | {name for name, op in OPS.items() if op.checks}
 
 _TOO_DEEP = (
     "hostcall: the functions of the program call one another, or stand in one another's branches "

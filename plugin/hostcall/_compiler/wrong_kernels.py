@@ -17,8 +17,8 @@ from hostcall._tf.types import FunctionDef, Functions, NodeDef
 _Write = Callable[[Writer], str | tuple[str, ...]]
 
 
-def difference(node: NodeDef, nodes: Nodes = None, of_graph: bool = True) -> Difference | None:
-    """Return the difference of XLA's kernel for a node; `nodes` rule out right ones."""
+def difference(node: NodeDef, nodes: Nodes, of_graph: bool = True) -> Difference | None:
+    """Return the difference of XLA's kernel for a node of a function with some `nodes`."""
     # Without `of_graph`, only what XLA gets plainly wrong counts, whatever the user's settings.
     row = OPS.get(node.op)
     of_graph = of_graph and settings.current.semantics == settings.GRAPH
@@ -26,18 +26,6 @@ def difference(node: NodeDef, nodes: Nodes = None, of_graph: bool = True) -> Dif
         if (of_graph or not found.of_graph) and found.applies(node, nodes):
             return found
     return None
-
-
-def reason(node: NodeDef, nodes: Nodes = None, of_graph: bool = True) -> str:
-    """Return the difference of XLA's kernel for a node in a sentence, "" if there is none."""
-    found = difference(node, nodes, of_graph)
-    return found.reason if found is not None else ""
-
-
-def goes_to_host(node: NodeDef, nodes: Nodes = None, of_graph: bool = True) -> bool:
-    """Return whether a node has a difference without a replacement."""
-    found = difference(node, nodes, of_graph)
-    return found is not None and found.replacement is None
 
 
 def for_host(
@@ -48,8 +36,9 @@ def for_host(
         found = defs.nodes_of(function, FOR_HOST)
         nodes = {node.name: node for node in function.node_def} if found else {}
         for node in found:
-            if goes_to_host(node, nodes, of_graph):
-                yield node, function, reason(node, nodes, of_graph)
+            one = difference(node, nodes, of_graph)
+            if one is not None and one.replacement is None:
+                yield node, function, one.reason
 
 
 def replace(functions: Functions, of_graph: bool = True) -> set[str]:

@@ -7,7 +7,6 @@ import warnings
 from hostcall._compiler import plan
 from hostcall._compiler.analyses import node_places
 from hostcall._compiler.plan import Whole
-from hostcall._compiler.semantics import places
 from hostcall._tf.types import ConcreteFunction, FunctionDefLibrary
 
 _KEPT = """\
@@ -21,10 +20,10 @@ the whole program, say so before the export: hostcall.configure(semantics="xla")
 
 def written(library: FunctionDefLibrary, traced: ConcreteFunction, place: str) -> Whole:
     """Write a function of a library as one program; warn of what XLA computes otherwise."""
-    with places.found_by(node_places.locator(traced)):
+    with node_places.found_by(node_places.locator(traced)):
         whole = plan.make_whole(library, traced.function_def.signature.name)
         kept = dict.fromkeys(
-            f"  - op '{node.name}' ({node.op}){places.of(node, function)}: {reason}"
+            f"  - op '{node.name}' ({node.op}){node_places.of_written(node, function)}: {reason}"
             for node, function, reason in whole.kept
         )
     if kept:

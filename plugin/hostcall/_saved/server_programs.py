@@ -21,7 +21,7 @@ from hostcall._compiler import constants, plan
 from hostcall._compiler.analyses import node_places
 from hostcall._compiler.analyses.effects import Effects
 from hostcall._compiler.one_program import async_calls
-from hostcall._compiler.semantics import failures, places
+from hostcall._compiler.semantics import failures
 from hostcall._compiler.sizes import marks
 from hostcall._ops import settings
 from hostcall._tf import token_registry
@@ -127,7 +127,7 @@ def _program_of(library: FunctionDefLibrary, entry: str) -> Program:
     if reason := next(_reasons(defs.reachable(written, entry)), ""):
         return reason
     if settings.current.semantics == settings.GRAPH:
-        with places.found_by(_locator(own)):
+        with node_places.found_by(_locator(own)):
             written = failures.add(written, entry)
     functions = defs.reachable(written, entry)
     if not any(_differs(function, own.get(name)) for name, function in functions.items()):
@@ -146,7 +146,7 @@ def _reasons(functions: Functions) -> Iterator[str]:
                         yield f"op '{node.name}' ({node.op}): {why}"
 
 
-def _locator(functions: Functions) -> places.Locate:
+def _locator(functions: Functions) -> node_places.Locate:
     """Return a function that finds the places of nodes by the graphs that Python still has."""
     ops = {(name, node.name): node.op for name, f in functions.items() for node in f.node_def}
 

@@ -11,8 +11,6 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
 from hostcall._compiler.analyses import loops
 from hostcall._compiler.analyses.sizes import Inferred, argument_shapes
 from hostcall._tf.graph import function_defs as defs
@@ -175,11 +173,10 @@ def _step(body: FunctionDef, position: int) -> float:
 
 def _constant(value: str, nodes: _Nodes) -> float | None:
     """Return the number that a value is, if it is a constant scalar."""
-    node = _node(_behind(value, nodes), nodes)
-    if node is None or node.op != "Const":
+    array = defs.constant(_node(_behind(value, nodes), nodes))
+    if array is None or array.shape or array.dtype.kind not in "iuf":
         return None
-    array = tf.make_ndarray(node.attr["value"].tensor)
-    number: float | None = array.item() if array.shape == () and array.dtype.kind in "iuf" else None
+    number: float = array.item()
     return number
 
 

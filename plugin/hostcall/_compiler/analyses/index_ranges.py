@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
 from hostcall._tf.graph import function_defs as defs
 
 # The results of ops that are places among all elements of their first operand, or along an axis.
@@ -32,9 +30,9 @@ def holder(value: str, nodes: Mapping[str, Any]) -> Holder | None:
         return None
     result = f"{node.op}:{value.partition(':')[2]}"
     if result in _ALONG_AXIS:
-        axis = nodes.get(defs.source(node.input[1]))
-        if axis is not None and axis.op == "Const":
-            return Holder(node.input[0], int(tf.make_ndarray(axis.attr["value"].tensor)))
+        axis = defs.constant(nodes.get(defs.source(node.input[1])))
+        if axis is not None:
+            return Holder(node.input[0], int(axis))
     if result in _ALONG_LAST:
         return Holder(node.input[0], -1)
     return Holder(node.input[0]) if result in _PLACES | _ALONG_AXIS else None

@@ -1,25 +1,30 @@
 """The places in the user's code that created the nodes of compiled functions, for messages.
 
 A FunctionDef does not record them. The graphs that it was made from do, as long as they live. The
-script ops of a program lead to these graphs.
+script ops of a program lead to these graphs. So does TensorFlow's library for the functions that
+were traced in this process, but only the kernel hook knows that library; others say where they find
+the places of a function that is being rewritten: see `found_by`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 from hostcall._functions import source_location
-from hostcall._ops import lookup
+from hostcall._ops import lookup, settings
 from hostcall._ops.callback_spec import CallbackSpec
 from hostcall._tf import autograph, script_op_graphs
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph import op_kinds
-from hostcall._tf.types import ConcreteFunction, Functions, Graph
+from hostcall._tf.types import ConcreteFunction, FunctionDef, Functions, Graph, NodeDef
+from hostcall_runtime import _library
 
 _LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 
@@ -108,3 +113,45 @@ def _names(node: str) -> Iterator[str]:
     stem, _, number = node.rpartition("_")
     if number.isdigit():
         yield stem
+
+
+# Finds the `file:line` that made a node, by the names of its function and of the node, or "".
+Locate = Callable[[str, str], str]
+
+_locate: contextvars.ContextVar[Locate | None] = contextvars.ContextVar("locate", default=None)
+
+
+def found_by(locate: Locate) -> AbstractContextManager[None]:
+    """Let `locate` find the places of nodes inside the context."""
+    return settings.scoped(_locate, locate)
+
+
+def of_written(node: NodeDef, function: FunctionDef) -> str:
+    """Return " at " and `file:line` of the user's code that made a node, or ""."""
+    locate = _locate.get() or _in_library
+    found = (locate(name, _original(node)) for name in _functions_of(node, function))
+    line = next(filter(None, found), "")
+    return f" at {line}" if line else ""
+
+
+def name_of(node: NodeDef) -> str:
+    """Return the name that a node has, or that the node had in whose place it was written."""
+    return node.name.partition("/hostcall_")[0]
+
+
+def _in_library(function: str, node: str) -> str:
+    trace_of = _library.load("hostcall._tensorflow").trace_of
+    return in_message(trace_of(function, node))
+
+
+def _original(node: NodeDef) -> str:
+    known = node.experimental_debug_info.original_node_names
+    return str(known[0]) if known else name_of(node)
+
+
+def _functions_of(node: NodeDef, function: FunctionDef) -> Iterator[str]:
+    """Yield the names of the functions that a node may have been traced in."""
+    yield from node.experimental_debug_info.original_func_names
+    name = function.signature.name
+    yield name
+    yield defs.before_digest(name)

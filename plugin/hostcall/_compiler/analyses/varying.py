@@ -12,7 +12,7 @@ from hostcall._tf.graph import op_kinds
 from hostcall._tf.graph.solver import solve
 from hostcall._tf.types import NodeDef
 
-_FIXED = frozenset({"Const", "Shape", "ShapeN", "Rank", "Size"})
+_FIXED = op_kinds.SHAPE_OPS | {"Const"}
 
 
 class VaryingValues:

@@ -18,7 +18,7 @@ import tensorflow as tf
 from hostcall._compiler.analyses import index_ranges
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph import op_kinds, protos
-from hostcall._tf.graph.function_edits import NodeWriter
+from hostcall._tf.graph.function_edits import OpWriter
 from hostcall._tf.types import NodeDef
 
 INVALID_ARGUMENT, OUT_OF_RANGE, INTERNAL = 3, 11, 13  # status codes
@@ -31,13 +31,11 @@ _INTEGERS = _SIGNED | {_UINT8, _UINT16, _UINT32, _UINT64}
 _SHAPES = frozenset({defs.INT32, defs.INT64})
 
 
-class CheckWriter(NodeWriter):
+class CheckWriter(OpWriter):
     """A writer of the nodes that look at the operands of one node."""
 
     def __init__(self, node: NodeDef, nodes: Mapping[str, Any], types: defs.Types) -> None:
-        super().__init__(f"{node.name}/hostcall_check", node.device)
-        self.node = node
-        self.inputs = defs.data_inputs(node)
+        super().__init__(node, "hostcall_check")
         self._nodes = nodes
         self._types = types
         self._taken = 0
@@ -58,11 +56,7 @@ class CheckWriter(NodeWriter):
 
     def known(self, value: str) -> np.ndarray | None:
         """Return an operand as an array if it is a constant, else None."""
-        node = self.source(value)
-        if node is None or node.op != "Const":
-            return None
-        array: np.ndarray = tf.make_ndarray(node.attr["value"].tensor)
-        return array
+        return defs.constant(self.source(value))
 
     def length(self, vector: str) -> int:
         """Return how many elements a vector has, or 0 if that is not known."""
@@ -86,10 +80,6 @@ class CheckWriter(NodeWriter):
     def size(self, value: str, dimension: int, out_type: int = defs.INT32) -> str:
         """Write the size of a dimension of an operand."""
         return self.element(self.shape(value, self.dtype(value), out_type), dimension, out_type)
-
-    def cast(self, value: str, source: int, target: int) -> str:
-        """Write a value as one of another dtype."""
-        return value if source == target else self.add("Cast", value, SrcT=source, DstT=target)
 
     def any_is(self, kind: str, values: str, limit: str, dtype: int) -> str:
         """Write whether an integer is "outside" [0, limit), "equal" to it or "at_least" it."""
@@ -699,7 +689,9 @@ CHECKS: Mapping[str, tuple[Check, ...]] = {
         "TensorListSetItem",
         Check(_outside_list_of_fixed_size, "Trying to modify an element outside of the list"),
     ),
-    **_for("TensorListGather", Check(_outside_list, "Trying to gather elements outside of the list")),
+    **_for(
+        "TensorListGather", Check(_outside_list, "Trying to gather elements outside of the list")
+    ),
     **_for(
         "TensorListSplit", Check(_other_sum, "lengths are not together the length of the tensor")
     ),

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias
 
+import numpy as np
 import tensorflow as tf
 
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph import op_kinds
 from hostcall._tf.types import NodeDef
 
-# The nodes of a function by their names, if they are known.
-Nodes: TypeAlias = Mapping[str, Any] | None
+# The nodes of a function by their names.
+Nodes: TypeAlias = Mapping[str, Any]
 Condition: TypeAlias = Callable[[NodeDef, Nodes], bool]
 
 FLOATS = (tf.half, tf.bfloat16, tf.float32, tf.float64)
@@ -43,10 +44,8 @@ def is_cast(sources: Collection[tf.DType], targets: Collection[tf.DType]) -> Con
 
 def may_leave_out(node: NodeDef, nodes: Nodes) -> bool:
     """Return whether a StridedSliceGrad may have strides other than 1."""
-    strides = _operand(node, 3, nodes)
-    if strides is None or strides.op != "Const":
-        return True
-    return bool((tf.make_ndarray(strides.attr["value"].tensor) != 1).any())
+    strides = _constant(node, 3, nodes)
+    return strides is None or bool((strides != 1).any())
 
 
 def may_be_square(node: NodeDef, nodes: Nodes) -> bool:
@@ -54,7 +53,7 @@ def may_be_square(node: NodeDef, nodes: Nodes) -> bool:
     if not is_signed(node, nodes):
         return False
     first, second = defs.data_inputs(node)
-    if nodes is None or _are_alike(first, second, nodes, _DEPTH):
+    if _are_alike(first, second, nodes, _DEPTH):
         return True
     return not any(_is_of_sizes(value, nodes, _DEPTH) for value in (first, second))
 
@@ -67,15 +66,13 @@ def has_given_indices(node: NodeDef, nodes: Nodes) -> bool:
 
 def may_lack_channels(node: NodeDef, nodes: Nodes) -> bool:
     """Return whether the sizes of a convolution's input hold a zero, or may be passed."""
-    sizes = _operand(node, 0, nodes)
-    if sizes is None or sizes.op != "Const":
-        return _is_given(node.input[0], nodes)
-    return not tf.make_ndarray(sizes.attr["value"].tensor)[1:].all()
+    sizes = _constant(node, 0, nodes)
+    return _is_given(node.input[0], nodes) if sizes is None else not sizes[1:].all()
 
 
 def _is_given(value: str, nodes: Nodes) -> bool:
     """Return whether a value may be an argument, or follow from one and not only its sizes."""
-    return nodes is None or not _is_of_sizes(value, nodes, _DEPTH)
+    return not _is_of_sizes(value, nodes, _DEPTH)
 
 
 def _is_of_sizes(value: str, nodes: Mapping[str, Any], depth: int) -> bool:
@@ -133,7 +130,7 @@ def may_wrap(node: NodeDef, nodes: Nodes) -> bool:
 
 
 # Ops of known numbers, and those whose results are some of their operand's elements.
-_OF_SIZES = frozenset({"Const", "Rank", "Shape", "ShapeN", "Size", "VariableShape"})
+_OF_SIZES = op_kinds.SHAPE_OPS | {"Const", "VariableShape"}
 _SELECTING = frozenset({"Cast", "GatherV2", "Identity", "Slice", "StridedSlice"})
 # Ops by which sizes are computed of others.
 _COMPUTING = frozenset(
@@ -143,21 +140,18 @@ _COMPUTING = frozenset(
 
 
 def is_power_of_two(node: NodeDef, nodes: Nodes) -> bool:
-    exponent = _operand(node, 1, nodes)
-    if not is_signed(node, nodes) or exponent is None or exponent.op != "Const":
+    exponent = _constant(node, 1, nodes)
+    if not is_signed(node, nodes) or exponent is None:
         return False
-    value = tf.make_ndarray(exponent.attr["value"].tensor)
-    return bool(value.ndim == 0 and value == 2)
+    return bool(exponent.ndim == 0 and exponent == 2)
 
 
 def may_be_large_power(node: NodeDef, nodes: Nodes) -> bool:
     """Return whether an integer's exponent may be 64 or more."""
-    exponent = _operand(node, 1, nodes)
     if not is_signed(node, nodes):
         return False
-    if exponent is None or exponent.op != "Const":
-        return True
-    return bool((tf.make_ndarray(exponent.attr["value"].tensor) >= 64).any())
+    exponent = _constant(node, 1, nodes)
+    return exponent is None or bool((exponent >= 64).any())
 
 
 def is_never_negative(number: int, zero: int) -> Condition:
@@ -166,13 +160,10 @@ def is_never_negative(number: int, zero: int) -> Condition:
     def applies(node: NodeDef, nodes: Nodes) -> bool:
         if not is_float(node, nodes):
             return False
-        limit = _operand(node, zero, nodes)
-        if limit is None or limit.op != "Const":
+        limit = _constant(node, zero, nodes)
+        if limit is None or (limit.astype(float) != 0).any():
             return False
-        if (tf.make_ndarray(limit.attr["value"].tensor).astype(float) != 0).any():
-            return False
-        value = _behind_shapes(node.input[number], nodes or {})
-        source = (nodes or {}).get(defs.source(value))
+        source = nodes.get(defs.source(_behind_shapes(node.input[number], nodes)))
         return source is not None and source.op in _NEVER_NEGATIVE
 
     return applies
@@ -200,16 +191,15 @@ def is_unsorted(node: NodeDef, nodes: Nodes) -> bool:  # noqa: ARG001 - as the o
     return "sorted" in node.attr and not node.attr["sorted"].b
 
 
-def is_variable(position: int) -> Condition:
-    """Return a condition that an operand is not a constant."""
+def has_variable_paddings(node: NodeDef, nodes: Nodes) -> bool:
+    """Return whether the paddings of an op are not a constant."""
+    return _constant(node, 1, nodes) is None
 
-    def applies(node: NodeDef, nodes: Nodes) -> bool:
-        operand = _operand(node, position, nodes)
-        return operand is None or operand.op != "Const"
 
-    return applies
+def _constant(node: NodeDef, position: int, nodes: Nodes) -> np.ndarray | None:
+    return defs.constant(_operand(node, position, nodes))
 
 
 def _operand(node: NodeDef, position: int, nodes: Nodes) -> NodeDef | None:
-    """Return the node that an operand comes from, if it is known."""
-    return None if nodes is None else nodes.get(defs.source(node.input[position]))
+    """Return the node that an operand comes from; None for an argument of the function."""
+    return nodes.get(defs.source(node.input[position]))

@@ -18,9 +18,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hostcall._compiler import control_flow
-from hostcall._compiler.analyses import counting
+from hostcall._compiler.analyses import counting, node_places
 from hostcall._compiler.analyses.effects import Effects
-from hostcall._compiler.semantics import places
 from hostcall._compiler.semantics.checks import CHECKS, CheckWriter
 from hostcall._tf.graph import attributes, function_edits, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
@@ -84,8 +83,8 @@ def _checks_of(
 
 def _message(found: Found, function: FunctionDef) -> str:
     """Return the message of an error, with the op and its place in the user's code."""
-    name = places.name_of(found.node)
-    op = f"op {name!r}, {found.node.op}{places.of(found.node, function)}"
+    name = node_places.name_of(found.node)
+    op = f"op {name!r}, {found.node.op}{node_places.of_written(found.node, function)}"
     return f"{found.text} ({op})\n\t [[{{{{node {name}}}}}]]"
 
 

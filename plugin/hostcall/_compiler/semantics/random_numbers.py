@@ -26,7 +26,7 @@ from hostcall._compiler.semantics.values import Writer
 from hostcall._ops import settings
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph import op_kinds, protos
-from hostcall._tf.graph.function_edits import NodeWriter
+from hostcall._tf.graph.function_edits import OpWriter
 from hostcall._tf.graph.solver import solve
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 
@@ -85,22 +85,16 @@ class Draw(NamedTuple):
     shape_type: int  # the dtype of the shape
 
 
-class RandomWriter(NodeWriter):
+class RandomWriter(OpWriter):
     """A writer of the nodes that replace a node; `controls` are what its effects wait for."""
 
     def __init__(self, node: NodeDef) -> None:
-        super().__init__(f"{node.name}/hostcall", node.device)
-        self.node = node
-        self.inputs = defs.data_inputs(node)
+        super().__init__(node)
         self.controls = [value for value in node.input if value.startswith("^")]
 
     def dtype(self, attribute: str = "dtype") -> int:
         """Return a dtype among the node's attributes."""
         return int(self.node.attr[attribute].type)
-
-    def cast(self, value: str, source: int, target: int) -> str:
-        """Write a value as one of another dtype."""
-        return value if source == target else self.add("Cast", value, SrcT=source, DstT=target)
 
     def combine(self, op: str, dtype: int, value: str, other: str | float) -> str:
         """Write an op of two operands of a dtype, the second of which may be a number."""
@@ -458,11 +452,11 @@ def are_those_of_graph_mode() -> bool:
     return settings.GRAPH == settings.current.semantics == settings.current.random_numbers
 
 
-def differ(node: NodeDef, nodes: Mapping[str, Any] | None = None) -> bool:
+def differ(node: NodeDef, nodes: Mapping[str, Any]) -> bool:
     """Return whether a node of `ROWS` would draw other numbers; `nodes` are those around it."""
     if not are_those_of_graph_mode():
         return False
-    return _is_seeded(node) if node.op in _SEEDED else not _is_threefry(node, nodes or {})
+    return _is_seeded(node) if node.op in _SEEDED else not _is_threefry(node, nodes)
 
 
 def _is_seeded(node: NodeDef) -> bool:
@@ -476,8 +470,8 @@ def _is_threefry(node: NodeDef, nodes: Mapping[str, Any]) -> bool:
     names = [argument.name for argument in op_kinds.op_def(node.op).input_arg]
     for name in ("alg", "algorithm"):
         source = nodes.get(defs.source(inputs[names.index(name)])) if name in names else None
-        if source is not None and source.op == "Const":
-            return bool(tf.make_ndarray(source.attr["value"].tensor) == _THREEFRY)
+        if (known := defs.constant(source)) is not None:
+            return bool(known == _THREEFRY)
     return False
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
 from hostcall._compiler.semantics.conditions import Nodes
 from hostcall._compiler.semantics.values import Writer
 from hostcall._tf.graph import function_defs as defs
@@ -47,7 +45,7 @@ _WHOLE = _Position(_WINDOW, None, None, 1)
 
 def is_mixed(node: NodeDef, nodes: Nodes) -> bool:
     """Return whether XLA may misplace something that a slice takes."""
-    positions = _positions(node, nodes or {}, lambda vector, _: vector)
+    positions = _positions(node, nodes, lambda vector, _: vector)
     taken = [one for one in positions if one != _WHOLE and one.kind != _ELLIPSIS]
     is_known = all(one.is_known for one in taken)
     return len(taken) > 1 and not is_known and any(one.may_move for one in taken)
@@ -107,18 +105,14 @@ def _is_masked(node: NodeDef, mask: str, position: int) -> bool:
 
 def _scalars(vector: NodeDef | None, nodes: Mapping[str, Any]) -> list[int | str] | None:
     """Return the elements of a vector as numbers or values, or None if it gives neither."""
-    if vector is None or vector.op not in {"Const", "Pack"}:
+    if (known := defs.constant(vector)) is not None:
+        return [*map(int, known)]
+    if vector is None or vector.op != "Pack":
         return None
-    if vector.op == "Const":
-        return [int(number) for number in tf.make_ndarray(vector.attr["value"].tensor)]
-    found: list[int | str] = []
-    for value in defs.data_inputs(vector):
-        scalar = nodes.get(defs.source(value))
-        if scalar is None or scalar.op != "Const":
-            found.append(value)
-        else:
-            found.append(int(tf.make_ndarray(scalar.attr["value"].tensor)))
-    return found
+    values = defs.data_inputs(vector)
+    scalars = [defs.constant(nodes.get(defs.source(value))) for value in values]
+    pairs = zip(values, scalars, strict=True)
+    return [value if scalar is None else int(scalar) for value, scalar in pairs]
 
 
 def _element(writer: Writer, vector: str, index: int) -> str:

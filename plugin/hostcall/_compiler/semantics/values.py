@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall._tf.graph import function_defs as defs
-from hostcall._tf.graph.function_edits import NodeWriter
+from hostcall._tf.graph.function_edits import OpWriter
 from hostcall._tf.types import NodeDef
 
 _PARTS_OF_COMPLEX = {
@@ -35,14 +35,12 @@ _OF_BOOLEANS = frozenset({"LogicalAnd", "LogicalNot", "LogicalOr"})
 _SCALE, _SCALE_ALPHA = 1.0507009873554805, 1.7580993408473768
 
 
-class Writer(NodeWriter):
+class Writer(OpWriter):
     """A writer of the nodes that replace one node; their dtype is by default that of the node."""
 
     def __init__(self, node: NodeDef, around: Mapping[str, Any] | None = None) -> None:
-        super().__init__(f"{node.name}/hostcall", node.device)
-        self.node = node
+        super().__init__(node)
         self.around = around or {}  # the nodes of the function by their names
-        self.inputs = defs.data_inputs(node)
 
     def add(self, op: str, *inputs: str, **types: int) -> str:
         """Add a node with attributes `types`, or else the node's `T`; return its first result."""
@@ -445,7 +443,7 @@ def cast(writer: Writer) -> str:
         return _to_uint64(writer, x, source)
     wide = defs.INT64 if target in (defs.INT64, _UINT32) else defs.INT32
     integer = _to_signed(writer, x, source, wide)
-    return integer if wide == target else writer.add("Cast", integer, SrcT=wide, DstT=target)
+    return writer.cast(integer, wide, target)
 
 
 def _to_signed(writer: Writer, x: str, source: int, target: int) -> str:

@@ -382,7 +382,7 @@ def _sources(operands: Sequence[Tensor]) -> frozenset[Source]:
 
 def does_vary(node: NodeDef, operands: Sequence[Tensor]) -> bool:
     """Return whether XLA cannot know a node's results when it compiles."""
-    if node.op in sources.SHAPE_OPS:
+    if node.op in op_kinds.SHAPE_OPS:
         return False
     definition = op_kinds.op_def_or_none(node.op)
     if definition is None or definition.is_stateful or node.op in sources.OPAQUE_OPS:

@@ -53,8 +53,8 @@ def risks(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
     for name, function in defs.reachable(library, entry).items():
         nodes = {node.name: node for node in function.node_def}
         for node in defs.nodes_of(function, ops.DIFFERENT):
-            if reason := wrong_kernels.reason(node, nodes):
-                found[name, node.name] = _WRONG.format(reason=reason)
+            if (difference := wrong_kernels.difference(node, nodes)) is not None:
+                found[name, node.name] = _WRONG.format(reason=difference.reason)
     return found | Search(protos.copy_of(library), entry).at_risk()
 
 

@@ -96,8 +96,7 @@ ALWAYS = frozenset(name for name, op in OPS.items() if op.is_bounded)
 BY_OPERANDS: Mapping[str, tuple[int, ...]] = {
     name: op.bounded_by for name, op in OPS.items() if op.bounded_by
 }
-# Ops whose results XLA always knows when it compiles, and ops whose results it never knows.
-SHAPE_OPS = frozenset(name for name, op in OPS.items() if op.is_of_shapes)
+# Ops whose results XLA never knows when it compiles.
 OPAQUE_OPS = op_kinds.BRANCH_OPS | op_kinds.LOOP_OPS | op_kinds.SCRIPT_OPS
 
 
@@ -147,7 +146,7 @@ def _known(function: FunctionDef, is_entry: bool) -> set[str]:
     """Return the nodes and arguments whose values XLA knows when it compiles."""
     known = {arg.name for arg in function.signature.input_arg} if is_entry else set()
     for node in defs.program_order(function):
-        if node.op == "Const" or node.op in SHAPE_OPS:
+        if node.op == "Const" or node.op in op_kinds.SHAPE_OPS:
             known.add(node.name)
             continue
         definition = op_kinds.op_def_or_none(node.op)

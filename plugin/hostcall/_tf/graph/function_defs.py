@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from hostcall._tf import token_registry
@@ -377,6 +378,14 @@ def definition_of(node: AnyNode, functions: Mapping[str, Any]) -> OpDef:
     """Return the OpDef of a node; the signature, if its op is a function."""
     called = functions.get(node.op)
     return called.signature if called is not None else op_kinds.op_def(node.op)
+
+
+def constant(node: AnyNode | None) -> np.ndarray | None:
+    """Return the value of a node as an array if it is a constant, else None."""
+    if node is None or node.op != "Const":
+        return None
+    array: np.ndarray = tf.make_ndarray(node.attr["value"].tensor)
+    return array
 
 
 def live_nodes(function: FunctionDef, functions: Mapping[str, Any]) -> set[str]:

@@ -57,6 +57,19 @@ class NodeWriter:
         self.nodes[-1].attr["value"].tensor.CopyFrom(_tensor(value, dtype, shape))
         return result
 
+    def cast(self, value: str, source: int, target: int) -> str:
+        """Add a cast, unless it is to the same dtype; return the value in the other one."""
+        return value if source == target else self.add("Cast", value, SrcT=source, DstT=target)
+
+
+class OpWriter(NodeWriter):
+    """A writer of the nodes that replace one node, or look at its operands."""
+
+    def __init__(self, node: NodeDef, suffix: str = "hostcall") -> None:
+        super().__init__(f"{node.name}/{suffix}", node.device)
+        self.node = node
+        self.inputs = defs.data_inputs(node)
+
 
 class FunctionEdits:
     """Planned changes to a FunctionDef, in the order of its side effects; `write` makes them."""

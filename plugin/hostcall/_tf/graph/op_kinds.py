@@ -13,6 +13,8 @@ gen_script_ops = features.gen_script_ops
 SCRIPT_OPS = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
 STATEFUL_SCRIPT_OPS = frozenset({"EagerPyFunc", "PyFunc"})
 CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+# XLA knows their results when it compiles.
+SHAPE_OPS = frozenset({"Rank", "Shape", "ShapeN", "Size"})
 CALLING_OPS = CALL_OPS | {"While", "If", "Case"}
 LIST_WRITE = "TensorListSetItem"
 # XLA compiles these to nothing.

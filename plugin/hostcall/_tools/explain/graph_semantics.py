@@ -78,10 +78,10 @@ class GraphSemantics:
                 defs.drop_dead_nodes(live, self._bodies.functions)
             nodes = {node.name: node for node in live.node_def}
             for node in defs.nodes_of(live, ops.DIFFERENT):
-                if reason := wrong_kernels.reason(node, nodes):
-                    on_host = wrong_kernels.goes_to_host(node, nodes) or defs.has_frames(live)
+                if (one := wrong_kernels.difference(node, nodes)) is not None:
+                    on_host = one.replacement is None or defs.has_frames(live)
                     located = self._located(node.name, name)
-                    found = facts.Rewritten(difference=reason, on_host=on_host, **located)
+                    found = facts.Rewritten(difference=one.reason, on_host=on_host, **located)
                     self._rewritten[found] = None
 
     def _note_checks(
