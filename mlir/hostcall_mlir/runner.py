@@ -247,7 +247,7 @@ def _program(
         with ir.InsertionPoint(block):
             arrays = iter(block.arguments)
             results = body([_enter(type_, arrays) for type_ in types])
-            returned = [array for result in results for array in _permissions(result)]
+            returned = [array for result in results for array in _arrays_of(result)]
             func.ReturnOp(returned)
         traversal.set_type(main.operation, inputs, [array.type for array in returned])
     return program, program.body
@@ -268,14 +268,14 @@ def _enter(type_: ir.Type, arrays: Iterator[ir.Value]) -> ir.Value:
     return value
 
 
-def _permissions(value: ir.Value) -> list[ir.Value]:
+def _arrays_of(value: ir.Value) -> list[ir.Value]:
     """Return the arrays that represent a value."""
     type_ = value.type
     if is_token(type_):
         return []
     if isinstance(type_, ir.TupleType):
         parts = [stablehlo.get_tuple_element(value, i) for i in range(type_.num_types)]
-        return [array for part in parts for array in _permissions(part)]
+        return [array for part in parts for array in _arrays_of(part)]
     return [
         custom_calls.padded(value),
         *(stablehlo.get_dimension_size(value, dim) for dim in bounds_of(type_)),

@@ -121,6 +121,7 @@ class SubmittedCall(_threads.Work):
         self.log = log
         self.description = description
         self.number = 0
+        self.queue: Queue | None = None  # which it waits in
 
 
 _logs: weakref.WeakSet[CallLog] = weakref.WeakSet()
@@ -163,6 +164,7 @@ class Queue:
         with lock:
             dropped = self._make_room(call.log)
             call.number = next(_numbers)
+            call.queue = self
             self._calls.append(call)
             try:
                 self._wake()
@@ -180,17 +182,9 @@ class Queue:
         if len(log.waiting) < log.size or _is_inside.get():
             return None
         if log.when_full == DROP_OLDEST:
-            return self._drop_oldest(log)
+            return _drop_oldest(log)
         _wait_until(lambda: len(log.waiting) < log.size)
         return None
-
-    def _drop_oldest(self, log: CallLog) -> SubmittedCall:
-        oldest = next(iter(log.waiting))
-        self._calls.remove(oldest)
-        del log.waiting[oldest]
-        log.dropped += 1
-        _moved.notify_all()
-        return oldest
 
     def _wake(self) -> None:
         if self._thread is not None:
@@ -252,6 +246,17 @@ class Queue:
             call.log.waiting.pop(call, None)
             call.log.dropped += 1
         return dropped
+
+
+def _drop_oldest(log: CallLog) -> SubmittedCall:
+    """Drop the oldest call that waits, from whichever queue: one function may be called by two."""
+    oldest = next(iter(log.waiting))
+    if oldest.queue is not None:
+        oldest.queue._calls.remove(oldest)
+    del log.waiting[oldest]
+    log.dropped += 1
+    _moved.notify_all()
+    return oldest
 
 
 # Notified whenever a call has begun, has ended or was dropped.

@@ -115,9 +115,8 @@ def start(interceptor: Interceptor) -> None:
     with _lock:
         assert _active is None
         _active = interceptor
-        targets = list(_targets)
-    for target in targets:
-        _exchange(target, interceptor)
+        for target in list(_targets):
+            _exchange(target, interceptor)
 
 
 def stop() -> None:
@@ -125,12 +124,11 @@ def stop() -> None:
     global _active
     with _lock:
         _active = None
-        targets = list(_targets)
-    for target in targets:
-        if not hasattr(target, "host_function"):
-            target.answer(None)
-        elif isinstance(target.host_function, _Intercepted):
-            target.host_function = target.host_function.function
+        for target in list(_targets):
+            if not hasattr(target, "host_function"):
+                target.answer(None)
+            elif isinstance(target.host_function, _Intercepted):
+                target.host_function = target.host_function.function
 
 
 def know(target: object) -> None:
@@ -139,9 +137,9 @@ def know(target: object) -> None:
         return  # only its name is registered
     with _lock:
         _targets.add(target)
-        interceptor = _active
-    if interceptor is not None:
-        _exchange(target, interceptor)
+        # Under the lock: else `stop` might come first, and the target would answer with this one.
+        if _active is not None:
+            _exchange(target, _active)
 
 
 def around(site: Callable[[], CallSite], function: Callable[..., Any]) -> Callable[..., Any]:

@@ -173,7 +173,7 @@ class Places:
             yield
         finally:
             self._depth.value = depth
-            self._permissions(inside)
+            self._exit(inside)
 
     def _enter(self, inside: bool) -> None:
         with self._changed:
@@ -189,7 +189,7 @@ class Places:
             self._free -= 1
             self._chains += not inside
 
-    def _permissions(self, inside: bool) -> None:
+    def _exit(self, inside: bool) -> None:
         with self._changed:
             self._free += 1
             self._chains -= not inside

@@ -161,8 +161,8 @@ _runtime = _library.load("hostcall_runtime._runtime")
 @contextmanager
 def running(program: RunningProgram) -> Iterator[None]:
     """Keep a program known as running; at the end, drop early calls that it left when it failed."""
-    run = _runtime.begin_run()
     starter = Starter.here(program)
+    run = _runtime.begin_run()
     try:
         _of_programs.add(starter)
         yield

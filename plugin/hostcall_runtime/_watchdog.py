@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from hostcall_runtime import _library
+from hostcall_runtime import _library, _locks
 
 _log = logging.getLogger("hostcall")
 _runtime = _library.load("hostcall_runtime._runtime")
@@ -59,6 +59,7 @@ def checked(value: object, what: str) -> float:
 
 _after = checked(os.environ.get(_VARIABLE) or _SECONDS, _VARIABLE)
 _thread: threading.Thread | None = None
+_lock = _locks.new_lock()
 _changed = threading.Event()
 
 
@@ -67,6 +68,7 @@ def warn_after(seconds: float) -> None:
     global _after
     _after = seconds
     _changed.set()
+    start()
 
 
 def seconds() -> float:
@@ -77,10 +79,12 @@ def seconds() -> float:
 def start() -> None:
     """Start the thread, if none runs."""
     global _thread
-    if _thread is None and _after:
-        # A daemon: Python does not wait for it.
-        _thread = threading.Thread(target=_watch, name="hostcall-watchdog", daemon=True)
-        _thread.start()
+    with _lock:
+        if _thread is None and _after:
+            # A daemon: Python does not wait for it.
+            thread = threading.Thread(target=_watch, name="hostcall-watchdog", daemon=True)
+            thread.start()
+            _thread = thread
 
 
 class _LongCall(NamedTuple):

@@ -2,7 +2,9 @@
 
 import functools
 import re
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
@@ -16,6 +18,7 @@ from jax.experimental import io_callback
 import hostcall
 import hostcall.jax
 from tests.support.jax.helpers import X, assert_same, each_mode, eagerly
+from tests.support.threads import PATIENCE
 
 Log = Callable[..., None]
 Program = Callable[[Log, Any], Any]
@@ -417,3 +420,31 @@ def test_calls_that_must_run_once_are_refused_as_before(transform: Any) -> None:
     else:
         with pytest.raises(NotImplementedError, match=r"Effects not supported .* wait=False"):
             jax.grad(program)(SCALAR)
+
+
+def test_calls_here_and_on_an_executor_share_the_room() -> None:
+    """The log is the function's; the call that is dropped waits in the other queue."""
+    seen: list[int] = []
+    began, go_on = threading.Event(), threading.Event()
+
+    def note(i: Any) -> None:
+        seen.append(int(i))
+        began.set()
+        go_on.wait(PATIENCE)
+
+    def send(i: int, executor: Any = None) -> None:
+        how: dict[str, Any] = {"wait": False, "queue": 1, "when_full": "drop_oldest"}
+        program = jax.jit(lambda i: hostcall.jax.call(note, None, i, executor=executor, **how))
+        jax.block_until_ready(program(i))
+        jax.effects_barrier()
+
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            send(0)
+            began.wait(PATIENCE)
+            send(1)
+            send(2, pool)
+        finally:
+            go_on.set()
+        hostcall.barrier()
+    assert sorted(seen) == [0, 2]

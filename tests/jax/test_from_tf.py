@@ -1,5 +1,6 @@
 """hostcall.jax.from_tf: TensorFlow functions with script ops in JAX programs."""
 
+import os
 from typing import Any
 
 import jax
@@ -231,3 +232,12 @@ def test_values_and_errors_are_those_of_graph_mode(mode: Any) -> None:
         text = str(failure(called, X, jnp.int32(len(X))))
         assert "InvalidArgumentError" in text
         assert f"GatherV2 at {__file__}:" in text
+
+
+def test_converted_functions_leave_nothing_in_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is registered for forks stays for ever."""
+    left: list[Any] = []
+    monkeypatch.setattr(os, "register_at_fork", lambda **handlers: left.append(handlers))
+    np.testing.assert_array_equal(hostcall.jax.from_tf(tf.square)(2.0), 4.0)
+    np.testing.assert_array_equal(hostcall.jax.to_tf(jnp.square)(tf.constant(2.0)), 4.0)
+    assert not left

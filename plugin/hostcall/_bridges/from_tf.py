@@ -17,7 +17,6 @@ from hostcall._functions import source_location, specs
 from hostcall._tf import eager_execution
 from hostcall.jax import _call, _primitive, _values
 from hostcall.jax._functions import JaxFunction
-from hostcall_runtime import _locks
 
 
 def convert(
@@ -34,16 +33,12 @@ def convert(
     traced = tf_fn if hasattr(tf_fn, "get_concrete_function") else tf.function(tf_fn)
     description = source_location.of_function(getattr(tf_fn, "python_function", tf_fn))
     functions: dict[Any, _FlatFunction] = {}
-    lock = _locks.new_lock()
 
     def call(*args: Any) -> object:
         place = f"hostcall.jax.from_tf of {description}, called at {source_location.caller()}"
         leaves, tree = jax.tree.flatten(args)
         arrays = [_values.data_of(_call.as_array(leaf, place)) for leaf in leaves]
-        with lock:
-            function = functions.get(tree)
-            if function is None:
-                function = functions[tree] = _FlatFunction(traced, tree)
+        function = functions.get(tree) or functions.setdefault(tree, _FlatFunction(traced, tree))
         declared = result
         if specs.is_shape_function(declared):
             structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]

@@ -24,7 +24,7 @@ from hostcall._ops.lookup import Module
 from hostcall._tf import autograph, eager_execution, patches
 from hostcall.jax import _control_flow, _names, _primitive, _rules, _values
 from hostcall.jax._functions import JaxFunction
-from hostcall_runtime import Target, _interception, _locks, register
+from hostcall_runtime import Target, _interception, register
 
 
 def convert(
@@ -72,7 +72,6 @@ class _Converted:
         self._shapes = shapes
         self._constraints = constraints
         self._programs: dict[Any, Differentiable] = {}
-        self._lock = _locks.new_lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> object:
         if _values.is_tracing() and tf.executing_eagerly():
@@ -92,9 +91,7 @@ class _Converted:
         key = tree, tuple((struct.shape, str(struct.dtype)) for struct in structs)
         program = self._programs.get(key)
         if program is None:
-            program = self._export(tree, structs)
-            with self._lock:
-                program = self._programs.setdefault(key, program)
+            program = self._programs.setdefault(key, self._export(tree, structs))
         results = program(tensors)
         return jax.tree.unflatten(program.out_tree, results)
 

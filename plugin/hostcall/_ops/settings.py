@@ -149,7 +149,6 @@ def configure(
     vars(current).update(checked)
     if "warn_after" in checked:
         _watchdog.warn_after(current.warn_after)
-        _watchdog.start()
     if checked.keys() & {"max_compilations", "semantics", "functions"}:
         tell(_library.load("hostcall._tensorflow"))
 

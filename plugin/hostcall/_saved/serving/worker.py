@@ -159,8 +159,16 @@ class Worker:
             text = f"hostcall: the worker has {self._max_connections} clients, and takes no more."
             with connection:
                 _send_error(connection, _serving_wire.RESOURCE_EXHAUSTED, text)
-        else:
+            return
+        try:
             thread.start()
+        except RuntimeError as error:  # there are too many threads
+            _log.warning("hostcall worker: no client can connect: %s", error)
+            with self._lock:
+                del self._sessions[thread]
+            text = f"hostcall: the worker takes no more clients now: {error}"
+            with connection:
+                _send_error(connection, _serving_wire.RESOURCE_EXHAUSTED, text)
 
     def _serve(self, connection: socket.socket) -> None:
         try:

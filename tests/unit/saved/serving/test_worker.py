@@ -2,6 +2,7 @@
 
 import os
 import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from hostcall import _control
 from hostcall._saved.serving import worker
 from hostcall._saved.serving.worker import ListeningError, listening_at
-from hostcall_runtime import _permissions
+from hostcall_runtime import _permissions, _serving_wire
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
@@ -84,3 +85,18 @@ def test_a_descriptor_that_is_no_connection_is_an_error() -> None:
             run(None, descriptor)
     os.close(reading)
     os.close(writing)
+
+
+def test_a_client_for_which_there_is_no_thread_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    serving = worker.Worker(1 << 20, 8)
+    near, far = socket.socketpair()
+    with monkeypatch.context() as patch, near:
+        patch.setattr(threading.Thread, "start", refused)
+        serving._start(far)
+        frame = _serving_wire.receive(near)
+    assert frame.kind == _serving_wire.Kind.ERROR
+    assert b"no more clients now: can't start new thread" in bytes(frame.body)
+    assert not serving.connections()
