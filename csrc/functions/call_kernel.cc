@@ -68,7 +68,7 @@ class MeetingCall : public AsyncOpKernel {
   const KernelPtr call_;
 };
 
-using Then = std::function<void(const absl::Status&, const std::vector<Tensor>&)>;
+using Then = std::function<void(const absl::Status&, std::vector<Tensor>)>;
 
 // Copies tensors from the device to the host, or the other way, and gives `then` the copies.
 void CopyAll(OpKernelContext* ctx, std::vector<Tensor> tensors, bool to_host, Then then) {
@@ -78,7 +78,12 @@ void CopyAll(OpKernelContext* ctx, std::vector<Tensor> tensors, bool to_host, Th
         std::lock_guard<std::mutex> lock(mutex);
         status.Update(copied);
       }
-      if (--left == 0) then(status, to);
+      if (--left > 0) return;
+      // The device may keep its callback, and so this, after the op is done: `ComputeHolding`.
+      from.clear();
+      std::vector<Tensor> copies = std::exchange(to, {});
+      if (!status.ok()) copies.clear();
+      std::exchange(then, nullptr)(status, std::move(copies));
     }
 
     std::vector<Tensor> from, to;
@@ -99,7 +104,10 @@ void CopyAll(OpKernelContext* ctx, std::vector<Tensor> tensors, bool to_host, Th
     const Tensor& from = copies->from[i];
     const absl::Status allocated =
         ctx->allocate_temp(from.dtype(), from.shape(), &copies->to[i], attributes);
-    if (!allocated.ok()) return copies->then(allocated, {});
+    if (!allocated.ok()) {
+      copies->left = 1;
+      return copies->Finish(allocated);
+    }
   }
   auto* const device = static_cast<tensorflow::Device*>(ctx->device());
   const auto finish = [copies](const absl::Status& copied) { copies->Finish(copied); };
@@ -131,11 +139,13 @@ class IntegersOnDevice : public AsyncOpKernel {
     std::vector<Tensor> inputs;
     for (const int i : inputs_) inputs.push_back(ctx->input(i));
     CopyAll(ctx, std::move(inputs), /*to_host=*/true,
-            [this, ctx, done](const absl::Status& copied, const std::vector<Tensor>& copies) {
+            [this, ctx, done](const absl::Status& copied, std::vector<Tensor> copies) {
               OP_REQUIRES_OK_ASYNC(ctx, copied, done);
               // Leave the thread that reports copies: creating a kernel may need a copy, which
               // would wait for this thread.
-              (*ctx->runner())([this, ctx, copies, done] { Call(ctx, copies, done); });
+              (*ctx->runner())([this, ctx, copies = std::move(copies), done]() mutable {
+                Call(ctx, std::move(copies), done);
+              });
             });
   }
 
@@ -174,11 +184,12 @@ class IntegersOnDevice : public AsyncOpKernel {
       outputs.push_back(*ctx->mutable_output(i));
     }
     CopyAll(ctx, std::move(outputs), /*to_host=*/false,
-            [ctx, indices, done](const absl::Status& copied, const std::vector<Tensor>& copies) {
+            [ctx, indices, done](const absl::Status& copied, std::vector<Tensor> copies) {
               OP_REQUIRES_OK_ASYNC(ctx, copied, done);
               for (size_t i = 0; i < indices.size(); ++i) {
-                *ctx->mutable_output(indices[i]) = copies[i];
+                *ctx->mutable_output(indices[i]) = std::move(copies[i]);
               }
+              copies.clear();
               done();
             });
   }

@@ -21,14 +21,6 @@ namespace ffi = xla::ffi;
 namespace hostcall {
 namespace {
 
-Failure WrongSize(int64_t size, int64_t bound) {
-  return Failure(ffi::ErrorCode::kInternal,
-                 "hostcall: an operand of a host callback has size " + std::to_string(size) +
-                     " in a dimension that is bounded by " + std::to_string(bound) +
-                     ". XLA computed it wrongly: some of its ops do so for results of bounded "
-                     "size. Move the op out of the compiled function, or pad by hand.");
-}
-
 // Takes the true sizes off the end of `buffers`. Each has a pair, the index of a buffer and a
 // dimension, for which `assign` stores it.
 template <typename Assign>
@@ -239,12 +231,10 @@ HostCall::HostCall(const XLA_FFI_CallFrame& frame, const Attributes& attributes)
 void HostCall::ReadSizes(const Attributes& attributes) {
   TakeSizes(operands, attributes.dynamic_operands,
             [this](Buffer& buffer, size_t dim, const int32_t* size) {
-              // XLA computes some bounded sizes wrong; no read may go past the end of memory.
-              if (*size < 0 || *size > buffer.dims[dim]) throw WrongSize(*size, buffer.dims[dim]);
               if (buffer.true_dims == nullptr) {
                 buffer.true_dims = dims.emplace_back(buffer.dims.begin(), buffer.dims.end()).data();
               }
-              buffer.true_dims[dim] = *size;
+              buffer.true_dims[dim] = CheckedSize(*size, buffer.dims[dim], "a host callback");
             });
   TakeSizes(results, attributes.dynamic_results, [this](Buffer& buffer, size_t dim, int32_t* size) {
     if (buffer.sizes == nullptr) {

@@ -1,6 +1,7 @@
 // Failures of a host call inside the runtime: a status code of the FFI and a message for the user.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <string>
 #include <utility>
@@ -43,5 +44,16 @@ class Failure : public std::exception {
   std::string message_;
   std::string remedy_;
 };
+
+// Returns a true size of an operand of `op` that XLA has computed, or throws Failure if there is no
+// memory for it: XLA computes some bounded sizes wrong.
+inline int32_t CheckedSize(int32_t size, int64_t bound, const std::string& op) {
+  if (size >= 0 && size <= bound) return size;
+  throw Failure(xla::ffi::ErrorCode::kInternal,
+                "hostcall: an operand of " + op + " has size " + std::to_string(size) +
+                    " in a dimension that is bounded by " + std::to_string(bound) +
+                    ". XLA computed it wrongly: some of its ops do so for results of bounded "
+                    "size. Move the op out of the compiled function, or pad by hand.");
+}
 
 }  // namespace hostcall

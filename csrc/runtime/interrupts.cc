@@ -149,10 +149,12 @@ void Watch(int fd) {
 // Makes sure that a thread watches for Ctrl-C. A forked child has none of its parent's threads.
 void Prepare() {
   static std::mutex* const mutex = new std::mutex();
+  static int ends[2] = {-1, -1};  // of the pipe, also while there is no thread to read it
   static const bool forgets = [] {
     pthread_atfork([] { mutex->lock(); }, [] { mutex->unlock(); },
                    [] {
                      wake = -1;
+                     for (int& end : ends) close(std::exchange(end, -1));
                      mutex->unlock();
                    });
     return true;
@@ -160,9 +162,10 @@ void Prepare() {
   (void)forgets;
   std::lock_guard<std::mutex> lock(*mutex);
   if (wake.load() < 0) {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) return;
-    fcntl(ends[1], F_SETFL, O_NONBLOCK);
+    if (ends[0] < 0) {
+      if (pipe2(ends, O_CLOEXEC) != 0) return;
+      fcntl(ends[1], F_SETFL, O_NONBLOCK);
+    }
     RunOnPool([fd = ends[0]] { Watch(fd); });
     wake = ends[1];
   }

@@ -42,7 +42,7 @@ using Members = std::vector<Member>;
 // Completes each call on its own thread: XLA goes on there, perhaps until other devices do so too.
 void Tell(const Members& members, const std::optional<ffi::Error>& error) {
   for (const Member& member : members) {
-    RunOnPool([promise = member.promise, error]() mutable { Complete(promise, error); });
+    RunOnPoolOrHere([promise = member.promise, error]() mutable { Complete(promise, error); });
   }
 }
 
@@ -158,10 +158,19 @@ class Meeting {
       meeting->End(error);
     } else {
       for (size_t shard = 1; shard < meeting->shards_.size(); ++shard) {
-        RunOnPool([meeting, shard] { meeting->RunOne(shard); });
+        RunOnPoolOrHere([meeting, shard] { meeting->RunOne(shard); });
       }
       meeting->RunOne(0);
     }
+  }
+
+  // Ends the calls of all devices.
+  void End(const std::optional<ffi::Error>& error) {
+    if (!error.has_value()) CopyAll();
+    if (IsOfSeveralProcesses()) return TellAllProcesses(error);
+    if (error.has_value()) Meetings::Global().Fail(run_, *error);
+    // After all copies: XLA may reuse the memory of those that were called.
+    Tell(members_, error);
   }
 
  private:
@@ -185,14 +194,6 @@ class Meeting {
     const auto failed = std::find_if(errors_.begin(), errors_.end(),
                                      [](const auto& error) { return error.has_value(); });
     End(failed == errors_.end() ? std::nullopt : *failed);
-  }
-
-  void End(const std::optional<ffi::Error>& error) {
-    if (!error.has_value()) CopyAll();
-    if (IsOfSeveralProcesses()) return TellAllProcesses(error);
-    if (error.has_value()) Meetings::Global().Fail(run_, *error);
-    // After all copies: XLA may reuse the memory of those that were called.
-    Tell(members_, error);
   }
 
   void CopyAll() const {
@@ -265,13 +266,17 @@ Result HandleJoint(const XLA_FFI_CallFrame& frame) {
   if (!all.empty()) {
     auto meeting = std::make_shared<Meeting>(
         run, std::move(all), static_cast<size_t>(attributes.shards), attributes.process);
-    if (meeting->IsConcurrent()) {
-      RunOnPool([meeting = std::move(meeting)] { Meeting::Hold(meeting); });
-    } else {
-      turns::RunInTurn(run, [meeting = std::move(meeting), run] {
-        Meeting::Hold(meeting);
-        turns::End(run);
-      });
+    try {
+      if (meeting->IsConcurrent()) {
+        RunOnPool([meeting] { Meeting::Hold(meeting); });
+      } else {
+        turns::RunInTurn(run, [meeting, run] {
+          Meeting::Hold(meeting);
+          turns::End(run);
+        });
+      }
+    } catch (const std::exception& error) {  // no thread can be started: all devices hear of it
+      meeting->End(ffi::Error(ffi::ErrorCode::kResourceExhausted, error.what()));
     }
   }
   return {std::move(future), std::nullopt};

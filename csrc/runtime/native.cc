@@ -89,8 +89,7 @@ void DefineNative(nb::module_& m) {
   m.def("register_ffi_handler", &RegisterFfiHandler, nb::arg("label"), nb::arg("address"),
         nb::arg("attributes"), nb::arg("wanted") = 0,
         "Register a handler of XLA's FFI likewise. Attributes are (name, FFI element type, bytes), "
-        "and "
-        "(name, 0, text) for a text.");
+        "and (name, 0, text) for a text.");
   m.def(
       "unregister_native",
       [](int64_t id, nb::object owner) { NativeTable::Global().Remove(id, std::move(owner)); },
@@ -102,8 +101,7 @@ void DefineNative(nb::module_& m) {
       [](int64_t id, nb::object answer) { NativeTable::Global().Answer(id, std::move(answer)); },
       nb::arg("id"), nb::arg("answer").none(),
       "Let `answer` answer the calls of an id (native_table.h), or nothing where it is None. "
-      "Unknown "
-      "ids are not an error.");
+      "Unknown ids are not an error.");
   m.def(
       "native_handler",
       [] {

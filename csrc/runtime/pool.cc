@@ -89,6 +89,14 @@ void RunOnPool(std::function<void()> task) {
   pool.wake.notify_one();
 }
 
+void RunOnPoolOrHere(const std::function<void()>& task) noexcept {
+  try {
+    RunOnPool(task);
+  } catch (...) {
+    task();
+  }
+}
+
 bool OnPoolThread() { return on_pool_thread; }
 
 void Complete(xla::ffi::Promise& promise, std::optional<xla::ffi::Error> error) {

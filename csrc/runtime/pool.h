@@ -12,6 +12,9 @@ namespace hostcall {
 // wait for another one, so a pool of a fixed size could hang.
 void RunOnPool(std::function<void()> task);
 
+// Runs `task` on another thread, or on this one if none can be started.
+void RunOnPoolOrHere(const std::function<void()>& task) noexcept;
+
 // Returns whether this thread is one of the pool's, all of which run callbacks.
 bool OnPoolThread();
 

@@ -18,11 +18,16 @@ constexpr size_t kProcess = 1, kText = kProcess + sizeof(Process), kLeastReport 
 
 constexpr std::string_view kLeftOut = "\n...\n";
 
-// Returns the message, or its beginning and its end if it has more bytes than that.
+// Returns whether a byte of UTF-8 continues a character.
+bool Continues(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
+
+// Returns the message, or its beginning and its end, in whole characters, if it has more bytes.
 std::string Shortened(const std::string& message, size_t size) {
   if (message.size() <= size) return message;
-  const size_t end = size / 4, begin = size - end - kLeftOut.size();
-  return message.substr(0, begin) + std::string(kLeftOut) + message.substr(message.size() - end);
+  size_t end = message.size() - size / 4, begin = size - size / 4 - kLeftOut.size();
+  while (begin > 0 && Continues(message[begin])) --begin;
+  while (end < message.size() && Continues(message[end])) ++end;
+  return message.substr(0, begin) + std::string(kLeftOut) + message.substr(end);
 }
 
 // Returns the message with other words for the numbers of exceptions: `_errors.py` has them.

@@ -65,19 +65,13 @@ std::string CountRemedy(nb::handle returned, const std::vector<DeclaredResult>& 
   return Remedy(remedy_of_count, returned, dtypes);
 }
 
-nb::object Tuple(Dims dims) {
-  nb::list sizes;
-  for (const int64_t size : dims) sizes.append(size);
-  return Checked(PyList_AsTuple(sizes.ptr()));
-}
-
 std::string ShapeRemedy(Which which, Dims dims, const DeclaredResult& declared) {
   nb::list bounded;
   for (size_t i = 0; i < declared.dims.size(); ++i) {
     if (IsBounded(declared, i)) bounded.append(i);
   }
-  return Remedy(remedy_of_shape, which.index, which.count, declared.dtype->name, Tuple(dims),
-                Tuple(declared.dims), bounded);
+  return Remedy(remedy_of_shape, which.index, which.count, declared.dtype->name, TupleOf(dims),
+                TupleOf(declared.dims), bounded);
 }
 
 std::string RowsRemedy(Which which, const Dtype& expected) {
@@ -293,15 +287,13 @@ class ResultContract {
 
 void DefineResultContract(nb::module_& m) {
   nb::class_<ResultContract>(m, "ResultContract", "The declared results of a callback.")
-      .def(
-          nb::init<std::string, std::string, const std::vector<std::string>&, Shapes,
-                   const std::vector<std::vector<bool>>&, nb::handle>(),
-          nb::arg("title"), nb::arg("description"), nb::arg("dtypes"), nb::arg("shapes"),
-          nb::arg("bounded"), nb::arg("convert"),
-          "For each result the name of its dtype; its sizes, ANY_SIZE for unknown ones, or None; "
-          "and "
-          "which of these are bounds. `convert` makes an array of a value, and of a dtype or None, "
-          "where the result is of a dtype that set_dtype does not know.")
+      .def(nb::init<std::string, std::string, const std::vector<std::string>&, Shapes,
+                    const std::vector<std::vector<bool>>&, nb::handle>(),
+           nb::arg("title"), nb::arg("description"), nb::arg("dtypes"), nb::arg("shapes"),
+           nb::arg("bounded"), nb::arg("convert"),
+           "For each result the name of its dtype; its sizes, ANY_SIZE for unknown ones, or None; "
+           "and which of these are bounds. `convert` makes an array of a value, and of a dtype or "
+           "None, where the result is of a dtype that set_dtype does not know.")
       .def("arrays", &ResultContract::Arrays, nb::arg("returned").none(),
            "Return a callback's results as a list of arrays in this machine's byte order, which "
            "share its memory where they can. Raises the class of set_result_error where it is not "

@@ -101,13 +101,7 @@ void RunInTurn(int64_t run, Task task) {
 
 void End(int64_t run) noexcept {
   if (run == Run::kUnknown) return;
-  Task next = Runs::Global().Next(run);
-  if (next == nullptr) return;
-  try {
-    RunOnPool(next);
-  } catch (...) {
-    next();  // no thread can be started: run it on this one
-  }
+  if (const Task next = Runs::Global().Next(run)) RunOnPoolOrHere(next);
 }
 
 }  // namespace hostcall::turns

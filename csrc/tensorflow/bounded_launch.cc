@@ -321,8 +321,7 @@ void DefineCompilations(nb::module_& m) {
       "compilations", [](bool reset) { return AllCompilations::Global().Counts(reset); },
       nb::arg("reset"),
       "Return for each compiled function of a partitioned one: its name, the number of programs "
-      "that "
-      "XLA has made of it, and the number of its runs by TensorFlow's kernels.");
+      "that XLA has made of it, and the number of its runs by TensorFlow's kernels.");
 }
 
 }  // namespace hostcall

@@ -158,9 +158,8 @@ const TensorApi kEagerTensors = {&Make, &Resolve, &Matches, &Data, &Release};
 void DefineEagerTensors(nb::module_& m) {
   m.def("copy_of_array", &CopyOfArray, nb::arg("array"), nb::arg("dtype"),
         "Return an EagerTensor on the CPU with the values of a NumPy array, whose dtype has that "
-        "number "
-        "(`tf.DType.as_datatype_enum`). None for an array that is not in C order or has no buffer, "
-        "and for dtypes without a fixed size.");
+        "number (`tf.DType.as_datatype_enum`). None for an array that is not in C order or has no "
+        "buffer, and for dtypes without a fixed size.");
 }
 
 }  // namespace hostcall

@@ -228,8 +228,7 @@ void DefineRegionShapes(nb::module_& m) {
       },
       nb::arg("function"), nb::arg("shapes"),
       "Return whether the shapes of all results of a region, a serialized FunctionDef, follow from "
-      "those "
-      "of its inputs, lists or None.");
+      "those of its inputs, lists or None.");
 }
 
 }  // namespace hostcall

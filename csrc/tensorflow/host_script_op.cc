@@ -239,8 +239,7 @@ void DefineHostScriptOp(nanobind::module_& m) {
   m.def(
       "unshared_inputs", [] { return unshared_inputs; },
       "Return the inputs, by their bits, whose memory belongs only to the op that this thread has "
-      "begun to "
-      "run.");
+      "begun to run.");
   m.def(
       "run_of_op", [] { return run_of_op; },
       "Return the number of the run of the op that this thread has begun to run, for "
@@ -262,8 +261,7 @@ void DefineHostScriptOp(nanobind::module_& m) {
       "set_refusal", [](nanobind::object function) { refusal = std::move(function); },
       nanobind::arg("refusal"),
       "Set the function that returns (status code, message) of why a nested call cannot be made, "
-      "or "
-      "None, by its token and by what is wrong with the thread's stack.");
+      "or None, by its token and by what is wrong with the thread's stack.");
   m.def(
       "set_token_on_host", [](nanobind::object function) { token_on_host = std::move(function); },
       nanobind::arg("function"),

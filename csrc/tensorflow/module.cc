@@ -105,9 +105,8 @@ NB_MODULE(_tensorflow, m) {
       "one.");
   m.def("describe_handler", &DescribeHandler, nb::arg("handler"),
         "Return the address of an FFI handler in a capsule, the FFI API version (major, minor) "
-        "that it "
-        "was built with, and whether it makes a state. Raises ValueError when it does not say so, "
-        "and TypeError, with the name, when the capsule has one that is not of handlers.");
+        "that it was built with, and whether it makes a state. Raises ValueError when it does not "
+        "say so, and TypeError, with the name, when the capsule has one that is not of handlers.");
   m.def(
       "ffi_api_version",
       [] {

@@ -66,9 +66,9 @@ REGISTER_KERNEL_BUILDER(Name("HostcallOrder").Device(tensorflow::DEVICE_GPU_XLA_
                         OrderXlaKernel);
 
 Result Pass(const XLA_FFI_CallFrame& frame) {
-  const auto* from = static_cast<const XLA_FFI_Buffer*>(frame.args.args[0]);
-  const auto* to = static_cast<const XLA_FFI_Buffer*>(frame.rets.rets[0]);
-  *static_cast<int32_t*>(to->data) = *static_cast<const int32_t*>(from->data);
+  const XLA_FFI_Buffer& from = *RawBuffers(frame.args)[0];
+  const XLA_FFI_Buffer& to = *RawBuffers(frame.rets)[0];
+  *static_cast<int32_t*>(to.data) = *static_cast<const int32_t*>(from.data);
   return {};
 }
 

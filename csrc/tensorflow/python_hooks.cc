@@ -126,9 +126,6 @@ tensorflow::NodeDef ParseNode(const nb::bytes& bytes) {
   return node;
 }
 
-}  // namespace
-
-namespace {
 thread_local const tensorflow::FunctionLibraryDefinition* rewritten_library = nullptr;
 }  // namespace
 

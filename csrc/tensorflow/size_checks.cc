@@ -1,6 +1,6 @@
 // Ops that pass values on, and that XLA compiles to nothing. Once XLA knows all shapes, they refuse
-// values that it would get wrong silently, or end the process for. _compiler/sizes/analysis.py
-// and _compiler/control_flow.py add them.
+// values that it would get wrong silently, or end the process for. _compiler/sizes/checks.py and
+// _compiler/control_flow.py add them.
 #include <cstdint>
 #include <mutex>
 #include <optional>

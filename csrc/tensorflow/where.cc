@@ -87,12 +87,13 @@ REGISTER_KERNEL_BUILDER(Name("Where").Device(tensorflow::DEVICE_CPU).Label(kLabe
 
 // Writes the places of a mask's elements that are true, and zeros behind them; returns their count.
 template <int kRank>
-int64_t Find(const XLA_FFI_CallFrame& frame, const XLA_FFI_Buffer& mask, int64_t* places) {
+int64_t Find(const RawBuffers& operands, int64_t* places) {
+  const XLA_FFI_Buffer& mask = *operands[0];
   std::array<int64_t, kRank> sizes, strides, place{};
   bool is_over = false;
   for (int dim = kRank - 1; dim >= 0; --dim) {
-    const auto* size = static_cast<const XLA_FFI_Buffer*>(frame.args.args[dim + 1]);
-    sizes[dim] = *static_cast<const int32_t*>(size->data);
+    const auto* size = static_cast<const int32_t*>(operands[dim + 1]->data);
+    sizes[dim] = CheckedSize(*size, mask.dims[dim], "tf.where");
     strides[dim] = dim == kRank - 1 ? 1 : strides[dim + 1] * mask.dims[dim + 1];
     is_over |= sizes[dim] == 0;
   }
@@ -114,17 +115,15 @@ int64_t Find(const XLA_FFI_CallFrame& frame, const XLA_FFI_Buffer& mask, int64_t
 }
 
 Result FindPlaces(const XLA_FFI_CallFrame& frame) {
-  using Finder = int64_t (*)(const XLA_FFI_CallFrame&, const XLA_FFI_Buffer&, int64_t*);
+  using Finder = int64_t (*)(const RawBuffers&, int64_t*);
   static constexpr std::array<Finder, kMostDimensions> kFinders = {
       Find<1>, Find<2>, Find<3>, Find<4>, Find<5>, Find<6>, Find<7>, Find<8>};
-  const auto& mask = *static_cast<const XLA_FFI_Buffer*>(frame.args.args[0]);
-  const auto& result = *static_cast<const XLA_FFI_Buffer*>(frame.rets.rets[0]);
-  auto* places = static_cast<int64_t*>(result.data);
-  const int64_t found = kFinders.at(mask.rank - 1)(frame, mask, places);
-  std::memset(places + found * mask.rank, 0,
-              (result.dims[0] - found) * mask.rank * sizeof(int64_t));
-  const auto* count = static_cast<const XLA_FFI_Buffer*>(frame.rets.rets[1]);
-  *static_cast<int32_t*>(count->data) = static_cast<int32_t>(found);
+  const RawBuffers operands(frame.args), results(frame.rets);
+  const int64_t rank = operands[0]->rank;
+  auto* places = static_cast<int64_t*>(results[0]->data);
+  const int64_t found = kFinders.at(rank - 1)(operands, places);
+  std::memset(places + found * rank, 0, (results[0]->dims[0] - found) * rank * sizeof(int64_t));
+  *static_cast<int32_t*>(results[1]->data) = static_cast<int32_t>(found);
   return {};
 }
 
