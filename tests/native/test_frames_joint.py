@@ -16,6 +16,7 @@ from tests.support.native.frames import (
     attributes,
     call,
     native,
+    run_python,
     runtime,
 )
 
@@ -118,3 +119,37 @@ def test_bounded_sizes_are_malformed() -> None:
     said = attributes(target, ALONE, dynamic_operands=[0, 0])
     operands = [Buffer.of(np.int32(n)) for n in (0, 1, 1)]
     assert "malformed" in call(target, operands, entry=JOINT, said=said, run=98).message
+
+
+NO_THREADS = """
+import resource, sys
+import numpy as np
+from tests.native.test_frames_joint import JOINT, Devices, array
+from tests.support.native.frames import Buffer, Target, attributes, call
+
+def threads():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("Threads:"))
+
+target = Target(np.copy, convention={"concurrent": sys.argv[1] == "concurrent"})
+before = threads()
+with Devices(1) as devices:
+    first = devices.begin(target, 0, array(0), 1, 2, run=1)
+    while threads() < before + 2:  # the device's, and XLA's, which waits
+        pass
+    limit = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm") as file:
+        now = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (now + (1 << 20), limit[1]))
+    operands, results = [Buffer.of(np.int32(0)), Buffer.of(array(0))], [Buffer.result((100,))]
+    said = attributes(target, {"shards": 1, "devices": 2})
+    second = call(target, operands, results, entry=JOINT, said=said, run=1)
+    resource.setrlimit(resource.RLIMIT_AS, limit)
+    print(first.result().code, second.code)
+"""
+
+
+@pytest.mark.parametrize("kind", ["ordered", "concurrent"])
+def test_all_devices_hear_that_no_thread_can_be_started(kind: str) -> None:
+    done = run_python("-c", NO_THREADS, kind)
+    assert (done.stdout, done.stderr, done.returncode) == ("8 8\n", "", 0)

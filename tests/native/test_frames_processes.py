@@ -96,6 +96,13 @@ def test_of_a_long_message_the_middle_is_left_out() -> None:
     assert len(message) == SIZE - 5
 
 
+@pytest.mark.parametrize("before", range(4))
+def test_a_long_message_is_left_out_between_characters(before: int) -> None:
+    (done,) = meet(Target(raising(ValueError(before * "-" + 2000 * "é"))), [0])
+    text = bytes(done.array(1))[5:].rstrip(b"\0").decode()
+    assert "é\n...\né" in text
+
+
 def test_the_run_fails_with_the_error_of_a_report() -> None:
     (done,) = meet(Target(raising(ValueError("no such thing"))), [0], run=210)
     assert reported(done.array(1), 3, run=211).code == 3

@@ -277,8 +277,28 @@ assert native.live_objects() == 0
 """
 
 
+PIPES = """
+import os
+from tests.support.native.frames import Target, call
+
+def pipes():
+    open_files = (f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd"))
+    return sum(os.readlink(file).startswith("pipe:") for file in open_files if os.path.exists(file))
+
+before = pipes()
+assert call(Target(lambda: None), foreign=True).code == 0
+assert pipes() == before + 2  # by which a Ctrl-C is passed on
+child = os.fork()
+if child == 0:
+    os._exit(pipes() - before)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
 @pytest.mark.parametrize(
-    "script", [FORK, FORKING, NO_THREADS], ids=["fork", "a fork in a turn", "no threads"]
+    "script",
+    [FORK, FORKING, NO_THREADS, PIPES],
+    ids=["fork", "a fork in a turn", "no threads", "the pipe of a parent"],
 )
 def test_in_a_process_of_its_own(script: str) -> None:
     # ThreadSanitizer's own thread makes Python warn of a fork beside other threads.
