@@ -513,6 +513,20 @@ def test_the_first_error_in_program_order_is_raised() -> None:
     assert "Integer division by zero" in failure(program, X, zero, two).message
 
 
+def test_the_first_error_of_a_branch_is_raised() -> None:
+    @jitted
+    def program(x: tf.Tensor, i: tf.Tensor, j: tf.Tensor) -> Any:
+        def both() -> tf.Tensor:
+            return tf.gather(x, i, name="first") + tf.gather(x, j, name="second")
+
+        tf.numpy_function(lambda: None, [], [])
+        return tf.cond(x[0] < 1e9, both, lambda: 0.0)
+
+    two, nine = tf.constant(2), tf.constant(9)
+    assert "first" in failure(program, X, nine, nine).message
+    assert "second" in failure(program, X, two, nine).message
+
+
 def of_many(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.gather(x, tf.fill([40], i)))
 
