@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import tensorflow as tf
 
@@ -167,37 +167,6 @@ def name_control_outputs(function: FunctionDef, edit: Callable[[str], str] = str
     function.control_ret.clear()
     function.control_ret.update({node: node for node in nodes})
     function.signature.control_output[:] = nodes
-
-
-class Part(NamedTuple):
-    """Nodes of a function in a FunctionDef of their own, which has neither name nor results yet."""
-
-    function: FunctionDef  # the FunctionDef
-    taken: list[str]  # the values from outside, in the order of its arguments
-    controls: list[str]  # the control inputs from outside
-
-
-def part_of(nodes: Sequence[NodeDef], types: defs.Types) -> Part:
-    """Copy nodes of a function into one of their own."""
-    inside = {node.name for node in nodes}
-    function: Any = protos.function_pb2.FunctionDef()
-    taken: dict[str, str] = {}
-    controls: dict[str, None] = {}
-    for node in nodes:
-        inputs = []
-        for value in node.input:
-            if defs.source(value) in inside:
-                inputs.append(value)
-            elif value.startswith("^"):
-                controls.setdefault(value)
-            else:
-                inputs.append(taken.setdefault(value, f"hostcall_arg_{len(taken)}"))
-        member = function.node_def.add()
-        member.CopyFrom(node)
-        member.input[:] = inputs
-    for value, name in taken.items():
-        function.signature.input_arg.add(name=name, type=types.of(value))
-    return Part(function, [*taken], [*controls])
 
 
 def take_wide(function: FunctionDef, wide: Mapping[int, int]) -> None:
