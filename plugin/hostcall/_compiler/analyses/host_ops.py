@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hostcall._compiler.analyses import node_places, turns
@@ -146,9 +146,7 @@ class HostOps:
         texts = [function.SerializePartialToString() for function in functions.values()]
         marks = [m for m in _ON_HOST if any(m.encode() in text for text in texts)]
         self._marks = [m for m in _FOR_HOST if m in marks]
-        kinds: Collection[str] = op_kinds.SCRIPT_OPS
-        if marks or rules.everything:
-            kinds = {node.op for function in functions.values() for node in function.node_def}
+        kinds = None if marks or rules.everything else op_kinds.SCRIPT_OPS
         self._must = Effects(functions, self._must_be_on_host, kinds)
         self._effects = Effects(functions, op_kinds.has_effect)
         # The nodes whose calls of Python run one at a time.

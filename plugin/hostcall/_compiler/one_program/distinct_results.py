@@ -10,9 +10,7 @@ number, so the program draws it at random.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from hostcall._compiler.analyses.effects import Effects
 from hostcall._tf.graph import attributes, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph.function_edits import NodeWriter
@@ -75,9 +73,10 @@ def _opaque_number(nodes: NodeWriter) -> str:
     return nodes.add("Cast", drawn, SrcT=defs.FLOAT, DstT=defs.INT32)
 
 
-def _touched(function: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
+def _touched(function: FunctionDef, functions: Functions) -> set[str]:
     """Return the nodes that bounded sizes may reach."""
-    found = {node.name for node in function.node_def if _is_source(node, functions, set())}
+    sources = Effects(functions, _is_source, None)
+    found = {node.name for node in function.node_def if sources.of_node(node)}
     if found:
         for node in defs.program_order(function):
             taken = (defs.source(value) for value in node.input if not value.startswith("^"))
@@ -100,9 +99,5 @@ def _fixed_results(function: FunctionDef) -> set[str]:
     return fixed
 
 
-def _is_source(node: NodeDef, functions: Mapping[str, Any], seen: set[str]) -> bool:
-    if protos.pairs(node, attributes.PREDICTED):
-        return True
-    names = [n for n in defs.called_functions(node, functions) if n in functions and n not in seen]
-    seen.update(names)
-    return any(_is_source(n, functions, seen) for name in names for n in functions[name].node_def)
+def _is_source(node: NodeDef) -> bool:
+    return bool(protos.pairs(node, attributes.PREDICTED))

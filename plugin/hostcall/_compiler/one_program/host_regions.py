@@ -152,8 +152,7 @@ def write(
     def is_call(node: Node) -> bool:
         return node.op in op_kinds.SCRIPT_OPS or op_kinds.has_effect(node) or is_host_op(node)
 
-    kinds = {node.op for function in functions for node in function.nodes}
-    _check(functions, Effects(copies.program, is_call, kinds))
+    _check(functions, Effects(copies.program, is_call, None))
     _chain(functions, Effects(copies.program, op_kinds.has_effect))
     references = _References(functions, is_host_op)
     regions: list[Region] = []
