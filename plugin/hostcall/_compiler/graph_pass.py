@@ -13,7 +13,6 @@ from hostcall._compiler.clusters import host_calls
 from hostcall._compiler.plan import Clusters
 from hostcall._compiler.sizes import marks
 from hostcall._ops import lookup, requested_routes
-from hostcall._ops.callback_spec import CallbackSpec
 from hostcall._tf import concrete_functions, types
 from hostcall._tf.graph import attributes, function_edits, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
@@ -220,6 +219,6 @@ class _GraphRewriter:
 
 def _described(node: types.NodeDef) -> str:
     """Return a description of an op, in the user's words if this process has its function."""
-    spec = lookup.unchecked_entry_of(node)
-    known = f", {spec.description}" if isinstance(spec, CallbackSpec) else ""
+    spec = lookup.own_spec_of(node)
+    known = f", {spec.description}" if spec is not None else ""
     return f"op {node.name!r} ({node.op}){known}"

@@ -109,6 +109,12 @@ def unchecked_entry_of(node: AnyNode) -> object:
     return token_registry.entry_of(token_of(node))
 
 
+def own_spec_of(node: AnyNode) -> CallbackSpec | None:
+    """Return the unchecked entry for a script op if it is a spec of hostcall's, or None."""
+    entry = unchecked_entry_of(node)
+    return entry if isinstance(entry, CallbackSpec) else None
+
+
 def token_of(node: AnyNode) -> str:
     """Return the token of a script op, by its NodeDef."""
     # In a damaged file the token may be any bytes.

@@ -15,7 +15,6 @@ from typing import Any
 
 from hostcall._functions import source_location
 from hostcall._ops import lookup
-from hostcall._ops.callback_spec import CallbackSpec
 from hostcall._tf import autograph, script_op_graphs
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph import op_kinds
@@ -70,8 +69,8 @@ def describe_place(functions: Functions, function: str, node: str, op: str) -> s
     """Return " at " and `file:line` of what created a node of type `op` in a function, or ""."""
     for definition in functions.values():
         for script_op in defs.nodes_of(definition, op_kinds.SCRIPT_OPS):
-            spec = lookup.unchecked_entry_of(script_op)
-            created = spec.op() if isinstance(spec, CallbackSpec) and spec.op is not None else None
+            spec = lookup.own_spec_of(script_op)
+            created = spec.op() if spec is not None and spec.op is not None else None
             if created is None:
                 continue
             for graph in _graphs_around(created.graph, function):
