@@ -274,7 +274,7 @@ class Inferred:
     def _copies(self, node: NodeDef) -> list[Any]:
         """Return a node's copy in the graph, or placeholders if the graph cannot hold it."""
         if self._is_opaque(node):
-            types = [t for some in self._types.of_node(node.name).values() for t in some]
+            types = self._types.results_of(node.name).values()
             known = node.attr["output_shapes"].list.shape if "output_shapes" in node.attr else []
             shapes = [sizes_of(tf.TensorShape(shape)) for shape in known]
             if node.op == "ReadVariableOp":

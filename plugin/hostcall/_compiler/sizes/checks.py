@@ -95,11 +95,7 @@ def _check_results(
     results = [i for i in results if (i, ANY_DIMENSION) not in allowed]
     if not results:
         return
-    values = [
-        (f"{node.name}:{name}:{i}", dtype)
-        for name, types in defs.output_types(node, {}).items()
-        for i, dtype in enumerate(types)
-    ]
+    values = [*defs.results_of(node, {}).items()]
     check = protos.node_def_pb2.NodeDef(
         name=edits.unused(f"{node.name}/sizes"), op=op_kinds.KNOWN_SIZES
     )

@@ -443,6 +443,19 @@ def output_types(node: AnyNode, functions: Mapping[str, Any]) -> dict[str, list[
     return {result.name: types_of(node, definition, result) for result in definition.output_arg}
 
 
+def results_of(node: AnyNode, functions: Mapping[str, Any]) -> dict[str, int]:
+    """Return the types of a node's results, by their names as inputs of other nodes."""
+    return _by_value(node.name, output_types(node, functions))
+
+
+def _by_value(name: str, types: Mapping[str, list[int]]) -> dict[str, int]:
+    return {
+        f"{name}:{result}:{i}": dtype
+        for result, of_result in types.items()
+        for i, dtype in enumerate(of_result)
+    }
+
+
 def types_of(node: AnyNode, definition: OpDef, argument: ArgDef) -> list[int]:
     """Return the types of the values of a node that belong to an argument or result of its op."""
     if argument.type_list_attr:
@@ -528,11 +541,7 @@ class Types:
 
     def results_of(self, name: str) -> dict[str, int]:
         """Return the types of a node's results, by their names as inputs of other nodes."""
-        return {
-            f"{name}:{result}:{i}": dtype
-            for result, types in self.of_node(name).items()
-            for i, dtype in enumerate(types)
-        }
+        return _by_value(name, self.of_node(name))
 
     def position(self, name: str, result: str) -> int:
         """Return the number of a node's result that inputs call `result`, such as "z:0"."""
