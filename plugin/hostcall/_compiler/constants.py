@@ -438,9 +438,8 @@ class _Edited:
                 defs.redirect(node, functions, functools.partial(_renamed, names))
         defs.edit_results(new, lambda value: self._everywhere.get(value, value))
         unused = self._unused(new, added)
-        kept = [protos.copy_of(node) for node in new.node_def if node.name not in unused]
-        del new.node_def[:]
-        new.node_def.extend([*added, *kept])
+        kept = [node for node in new.node_def if node.name not in unused]
+        defs.replace_nodes(new, [*added, *kept])
         return new
 
     def _unused(self, function: FunctionDef, added: list[Any]) -> set[str]:

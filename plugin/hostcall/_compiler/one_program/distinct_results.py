@@ -58,9 +58,7 @@ def join_again(function: FunctionDef) -> None:
         return value if choice is None or choice.op != "SelectV2" else choice.input[1]
 
     defs.edit_results(function, joined)
-    kept = [node for node in function.node_def if node.name not in added]
-    del function.node_def[:]
-    function.node_def.extend(kept)
+    defs.replace_nodes(function, [node for node in function.node_def if node.name not in added])
 
 
 def _opaque_number(nodes: NodeWriter) -> str:

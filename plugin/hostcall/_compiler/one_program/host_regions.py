@@ -174,9 +174,8 @@ def _widen(compiled: Iterable[Any], regions: Iterable[Any]) -> None:
         if not defs.WIDE.keys().isdisjoint(defs.fixed_types(region.signature)):
             narrow.add(region.signature.name)
             function_edits.take_wide(region, defs.WIDE)
-            nodes = [protos.copy_of(node) for node in defs.program_order(region)]
-            del region.node_def[:]
-            region.node_def.extend(nodes)  # its kernels are run in the order of its nodes
+            # Its kernels are run in the order of its nodes.
+            defs.replace_nodes(region, defs.program_order(region))
     for function in compiled if narrow else ():
         for node in [n for n in function.node_def if protos.text(n, "region") in narrow]:
             function_edits.pass_wide(function, node, defs.WIDE)
