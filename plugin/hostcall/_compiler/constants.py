@@ -26,10 +26,10 @@ import tensorflow as tf
 
 from hostcall._compiler.analyses import loops
 from hostcall._compiler.sizes import sources
-from hostcall._tf.graph import attributes, op_kinds, protos
+from hostcall._tf.graph import attributes, function_edits, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph.solver import reach
-from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeDef, TensorProto
+from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeDef
 
 # Larger results stay what they are: they would be part of the program, and of what is compiled.
 LARGEST_BYTES = 1 << 20
@@ -319,7 +319,7 @@ def _computed(found: _Sources, wanted: list[str], known: _Known) -> dict[str, An
         graph_def.node.append(
             _plain(found.nodes[name], found)
             if name in found.nodes
-            else _constant(name, known[found.numbers[name]])
+            else function_edits.constant(name, known[found.numbers[name]])
         )
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(graph_def, name="")
@@ -357,17 +357,6 @@ def _input(value: str, found: _Sources) -> str:
     """Return the name that an input of a function's node has in a graph."""
     name, _, result = value.partition(":")
     return f"{name}:{found.types.position(name, result) if result else 0}"
-
-
-def _constant(
-    name: str, tensor: TensorProto, device: str = "", controls: Iterable[str] = ()
-) -> NodeDef:
-    node: NodeDef = protos.node_def_pb2.NodeDef(
-        name=name, op="Const", device=device, input=controls
-    )
-    node.attr["value"].tensor.CopyFrom(tensor)
-    node.attr["dtype"].type = node.attr["value"].tensor.dtype
-    return node
 
 
 def _renamed(names: Mapping[str, str], name: str) -> str:
@@ -414,7 +403,8 @@ class _Edited:
             names = self._found.behind([value])
             device = self._found.nodes[names[0]].device if names[0] in self._found.nodes else ""
             controls = self._controls(names)
-            self._new[value] = _constant(name, self._constants[value], device, controls)
+            tensor = self._constants[value]
+            self._new[value] = function_edits.constant(name, tensor, device, controls)
         return f"{self._new[value].name}:output:0"
 
     def _controls(self, names: list[str]) -> list[str]:

@@ -220,10 +220,8 @@ def _replace_made_up(function: FunctionDef) -> None:
         name = f"{node.name}/hostcall_any"
         controls = [value for value in node.input if value.startswith("^")]
         # The controls make it run where the node does, perhaps in a branch of TensorFlow 1.
-        unknown = protos.node_def_pb2.NodeDef(name=name, op="Const", input=controls)
-        unknown.attr["dtype"].type = defs.INT32
-        unknown.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(-1, tf.int32))
-        function.node_def.append(unknown)
+        unknown = tf.make_tensor_proto(-1, tf.int32)
+        function.node_def.append(function_edits.constant(name, unknown, controls=controls))
         defs.replace_value(function, f"{node.name}:output:0", f"{node.name}:handle:0")
         node.op = "EmptyTensorList"
         node.attr.clear()

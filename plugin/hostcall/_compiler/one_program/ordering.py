@@ -388,9 +388,9 @@ def _place(node: NodeDef) -> _Carried:
 
 def _between_barriers(function: FunctionDef, node: Any, place: _Carried) -> list[Any]:
     """Let a loop or branch carry the integer from one barrier to another; return all three."""
-    zero = function.node_def.add(name=f"{node.name}/hostcall_zero", op="Const")
-    zero.attr["dtype"].type = defs.INT32
-    zero.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(0, tf.int32))
+    number = tf.make_tensor_proto(0, tf.int32)
+    zero = function_edits.constant(f"{node.name}/hostcall_zero", number)
+    function.node_def.append(zero)
     before = _barrier(function, f"{node.name}/hostcall_before", f"{zero.name}:output:0")
     begin = f"{before.name}:output:0"
     if node.op in op_kinds.LOOP_OPS:

@@ -32,6 +32,18 @@ def _of_integers(value: object, dtype: int, shape: tuple[int, ...] | None) -> Te
     return tensor
 
 
+def constant(
+    name: str, tensor: TensorProto, device: str = "", controls: Iterable[str] = ()
+) -> NodeDef:
+    """Return a NodeDef of a constant."""
+    node: NodeDef = protos.node_def_pb2.NodeDef(
+        name=name, op="Const", device=device, input=controls
+    )
+    node.attr["value"].tensor.CopyFrom(tensor)
+    node.attr["dtype"].type = node.attr["value"].tensor.dtype
+    return node
+
+
 class NodeWriter:
     """A writer of NodeDefs, each named by a prefix and a number; `nodes` are those so far."""
 
