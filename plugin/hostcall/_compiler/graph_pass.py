@@ -16,7 +16,6 @@ from hostcall._ops import lookup, requested_routes
 from hostcall._tf import concrete_functions, types
 from hostcall._tf.graph import attributes, function_edits, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
-from hostcall._tf.graph.function_defs import with_defaults
 
 _CANNOT = """\
 hostcall.rewrite: route="custom_call" keeps compiled functions whole, and these calls of Python \
@@ -143,7 +142,7 @@ class _GraphRewriter:
         if self._route == requested_routes.CUSTOM_CALL:
             self._keep_whole(reached, starts)
             return
-        library = with_defaults(self._library)
+        library = defs.with_defaults(self._library)
         if self._route == requested_routes.PARTITION:
             self._mark(library, reached)
         new_names = {}
@@ -171,7 +170,7 @@ class _GraphRewriter:
                     node.attr[attributes.ROUTE].s = requested_routes.CUSTOM_CALL.encode()
             else:
                 node.attr.pop(attributes.ROUTE, None)
-        library = with_defaults(self._library)
+        library = defs.with_defaults(self._library)
         for blocked in (marks.find_blockers(library, entry) for entry in entries):
             for (function, name), reason in blocked.items():
                 node = next(n for n in self._functions[function].node_def if n.name == name)

@@ -547,10 +547,6 @@ class Types:
         """Return the number of a node's result that inputs call `result`, such as "z:0"."""
         return position_in(self.of_node(name), result)
 
-    def definition_of(self, node: AnyNode) -> OpDef:
-        """Return the OpDef of a node."""
-        return definition_of(node, self._functions)
-
     def handles(self, node: AnyNode, dtype: int) -> bool:
         """Return whether a node takes or returns values of a type."""
         return handles(node, dtype, self._functions)
