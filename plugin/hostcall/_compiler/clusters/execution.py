@@ -121,14 +121,14 @@ def bring_rendezvous(functions: Mapping[str, Any]) -> None:
     for name in on_host:
         functions[name].attr[_SHARED_ATTR].b = True
         for node in functions[name].node_def:
-            if node.op in defs.CALL_OPS and node.attr["f"].func.name in on_host:
+            if node.op in op_kinds.CALL_OPS and node.attr["f"].func.name in on_host:
                 node.attr[attributes.INNER_CALL].b = True
 
 
 EXECUTOR = b"SINGLE_THREADED_EXECUTOR"
 
 # TensorFlow lowers an op with it to nodes that only its other executor can run.
-_LOWER_ATTR = "_lower_using_switch_merge"
+LOWER_ATTR = "_lower_using_switch_merge"
 
 
 def all_are_for(device: str, functions: Iterable[Any]) -> bool:
@@ -154,7 +154,7 @@ def run_in_sequence(functions: Mapping[str, Any], old: Mapping[str, Any]) -> Non
     for function in on_host:
         function.attr[attributes.SEQUENTIAL].b = True
         for node in function.node_def:
-            node.attr.pop(_LOWER_ATTR, None)
+            node.attr.pop(LOWER_ATTR, None)
             called = clusters.intersection(defs.called_functions(node, functions))
             # TensorFlow's kernels may run a cluster, and use the executor of its call.
             is_lowered = any(_is_lowered(name, {**old, **functions}) for name in called)
@@ -167,7 +167,7 @@ def run_in_sequence(functions: Mapping[str, Any], old: Mapping[str, Any]) -> Non
 def _is_lowered(name: str, functions: Mapping[str, Any]) -> bool:
     """Return whether a function, or one that it calls, has an op that becomes several nodes."""
     reached = defs.reachable_in(functions, name).values()
-    return any(_LOWER_ATTR in node.attr for function in reached for node in function.node_def)
+    return any(LOWER_ATTR in node.attr for function in reached for node in function.node_def)
 
 
 def _is_sequence(function: FunctionDef) -> bool:

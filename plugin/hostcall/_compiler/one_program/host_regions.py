@@ -183,7 +183,7 @@ def _widen(compiled: Iterable[Any], regions: Iterable[Any]) -> None:
 
 def _is_call(node: Node) -> bool:
     """Return whether XLA compiles the functions that a node calls along with it."""
-    return node.op in defs.CONTROL_FLOW_OPS | defs.CALL_OPS or node.op in node.function.program
+    return node.op in op_kinds.CALLING_OPS or node.op in node.function.program
 
 
 class _Copies:

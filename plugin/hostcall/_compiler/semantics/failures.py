@@ -27,8 +27,7 @@ from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph.function_edits import FunctionEdits, NodeWriter
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 
-_CALLING = defs.CALL_OPS | defs.CONTROL_FLOW_OPS
-_RELEVANT = _CALLING | op_kinds.ORDERED_OPS | op_kinds.SCRIPT_OPS
+_RELEVANT = op_kinds.CALLING_OPS | op_kinds.ORDERED_OPS | op_kinds.SCRIPT_OPS
 _FAILURE = "hostcall_failure"  # the argument and the result with the number of an error
 _CALL, _BODY, _CONDITION = "call", "body", "condition"  # the uses of a function
 _SUFFIX = "__raising"
@@ -126,7 +125,7 @@ class _Fails:
 
     def of_node(self, node: NodeDef) -> bool:
         """Return whether a node calls a function that may fail."""
-        if node.op not in self._functions and node.op not in _CALLING:
+        if node.op not in self._functions and node.op not in op_kinds.CALLING_OPS:
             return False
         return any(map(self.of_function, defs.called_functions(node, self._functions)))
 
@@ -324,7 +323,7 @@ class _Body:
             return _Pending(value, called.errors, True, called.follows_effects)
         errors: set[int] = set()
         # Unlike the results of a call, which is inlined, those of a branch come at its end.
-        follows = node.op in defs.CONTROL_FLOW_OPS
+        follows = node.op in op_kinds.CONTROL_FLOW_OPS
         for callee in defs.callees(node):
             called = program.variant(callee.name, _CALL)
             callee.name = called.name

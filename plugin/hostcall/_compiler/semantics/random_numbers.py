@@ -507,7 +507,7 @@ def separate(library: FunctionDefLibrary, entry: str) -> set[str]:
         """Give the calls of a function their own copies; return what it is the first to call."""
         entered.clear()
         for node in defs.calls_in(functions[caller], functions):
-            inlined = node.op in functions or node.op in defs.CALL_OPS | defs.CONTROL_FLOW_OPS
+            inlined = node.op in functions or node.op in op_kinds.CALLING_OPS
             if inlined and defs.redirect(node, functions, own):
                 changed.add(caller)
         return entered

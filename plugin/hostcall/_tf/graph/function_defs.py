@@ -100,9 +100,6 @@ MUST_COMPILE = "_XlaMustCompile"
 # The eager context adds this attribute to a function without it, and then sees another function.
 _CONTEXT = "_construction_context"
 
-CALL_OPS = op_kinds.CALL_OPS
-CONTROL_FLOW_OPS = op_kinds.LOOP_OPS | op_kinds.BRANCH_OPS
-
 # The numbers of dtypes in nodes and signatures.
 BOOL, FLOAT, INT32, INT64, RESOURCE, STRING, VARIANT = (
     dtype.as_datatype_enum

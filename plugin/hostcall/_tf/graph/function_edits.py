@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -173,9 +173,9 @@ def add_control_output(function: FunctionDef, node: str) -> None:
         function.signature.control_output.append(node)
 
 
-def name_control_outputs(function: FunctionDef, edit: Callable[[str], str] = str) -> None:
-    """Name each control output of a function once, as TensorFlow demands, as `edit` returns it."""
-    nodes = sorted(set(map(edit, function.control_ret.values())))
+def name_control_outputs(function: FunctionDef) -> None:
+    """Name each control output of a function once, as TensorFlow demands: after its node."""
+    nodes = sorted(set(function.control_ret.values()))
     function.control_ret.clear()
     function.control_ret.update({node: node for node in nodes})
     function.signature.control_output[:] = nodes

@@ -13,12 +13,14 @@ gen_script_ops = features.gen_script_ops
 SCRIPT_OPS = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
 STATEFUL_SCRIPT_OPS = frozenset({"EagerPyFunc", "PyFunc"})
 CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
-CALLING_OPS = CALL_OPS | {"While", "If", "Case"}
 LIST_WRITE = "TensorListSetItem"
 # XLA compiles these to nothing.
 CHECKS = {"Assert": "assertion", "CheckNumerics": "check"}
 LOOP_OPS = frozenset({"While", "StatelessWhile"})
 BRANCH_OPS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
+CONTROL_FLOW_OPS = LOOP_OPS | BRANCH_OPS
+# XLA compiles the functions that they call along with them.
+CALLING_OPS = CALL_OPS | CONTROL_FLOW_OPS
 # Passes on values whose sizes XLA has to know: csrc/tensorflow/size_checks.cc.
 KNOWN_SIZES = "HostcallKnownSizes"
 # These pass on each value as the result `output` with the same number.

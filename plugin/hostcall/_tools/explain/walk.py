@@ -377,7 +377,7 @@ class Walk:
 
 
 def _callee(node: NodeDef) -> str:
-    return str(node.attr["f"].func.name) if node.op in defs.CALL_OPS else ""
+    return str(node.attr["f"].func.name) if node.op in op_kinds.CALL_OPS else ""
 
 
 def _stem(cluster: str) -> str:
