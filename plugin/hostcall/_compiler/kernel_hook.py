@@ -111,7 +111,8 @@ def _in_one_program(request: _Request, planned: FunctionDefLibrary) -> Rewritten
     sizes_vary = gradients.takes_bounded_sizes(planned, entry)
     functions = function_defs.by_name(planned)
     distinct_results.keep_apart(functions[entry], functions)
-    calls_python = any(map(op_kinds.calls_python, function_defs.all_nodes(planned)))
+    modules = function_defs.all_nodes(planned, {op_kinds.XLA_CALL_MODULE})
+    calls_python = bool(script_ops) or any(map(op_kinds.calls_python, modules))
     library, raising = _raising(planned, entry, request.target)
     if not (calls_python or function_defs.is_changed(before, library, entry)):
         return _unchanged(entry, sizes_vary)

@@ -132,8 +132,10 @@ def make(
         program = _with_regions(partitioner, entry, digest, refusal)
         if program is not None:
             return OneProgram(program.library, program)
-    if not refusals.may_partition(partitioner.library):
-        partitioner.host_ops.check_whole()
+    host_ops = partitioner.host_ops
+    # The second look is at each node, and few functions need it.
+    if host_ops.may_go_wrong and not refusals.may_partition(partitioner.library):
+        host_ops.check_whole()
     return Clusters(partitioner) if must_partition else OneProgram(partitioner.library)
 
 

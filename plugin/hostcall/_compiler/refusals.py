@@ -140,7 +140,8 @@ def silent_refusal(library: FunctionDefLibrary) -> str:
 
 def check_lists(library: FunctionDefLibrary) -> None:
     """Raise a LoweringError if a list may grow in a compiled function: XLA's lists cannot."""
-    for node in filter(op_kinds.lets_list_grow, defs.all_nodes(library)):
+    writes = defs.all_nodes(library, {op_kinds.LIST_WRITE})
+    for node in filter(op_kinds.lets_list_grow, writes):
         raise LoweringError(_LIST.format(node=node.name))
 
 

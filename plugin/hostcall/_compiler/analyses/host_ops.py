@@ -146,6 +146,8 @@ class HostOps:
         texts = [function.SerializePartialToString() for function in functions.values()]
         marks = [m for m in _ON_HOST if any(m.encode() in text for text in texts)]
         self._marks = [m for m in _FOR_HOST if m in marks]
+        # Whether `check_whole` may raise an error.
+        self.may_go_wrong = bool(self._marks) or attributes.BRANCHES_DIFFER in marks
         kinds = None if marks or rules.everything else op_kinds.SCRIPT_OPS
         self._must = Effects(functions, self._must_be_on_host, kinds)
         self._effects = Effects(functions, op_kinds.has_effect)

@@ -37,7 +37,7 @@ class VaryingValues:
 
     def _start(self) -> None:
         for name, function in self._functions.items():
-            for node in function.node_def:
+            for node in defs.calls_in(function, self._functions):
                 for called in self._called(node):
                     self._callers[called].add(name)
         for name, function in self._functions.items():

@@ -151,13 +151,14 @@ def run_in_sequence(functions: Mapping[str, Any], old: Mapping[str, Any]) -> Non
     if not all(map(_is_sequence, on_host)):
         return
     clusters = functions.keys() - {function.signature.name for function in on_host}
+    known = {**old, **functions}
     for function in on_host:
         function.attr[attributes.SEQUENTIAL].b = True
         for node in function.node_def:
             node.attr.pop(LOWER_ATTR, None)
             called = clusters.intersection(defs.called_functions(node, functions))
             # TensorFlow's kernels may run a cluster, and use the executor of its call.
-            is_lowered = any(_is_lowered(name, {**old, **functions}) for name in called)
+            is_lowered = any(_is_lowered(name, known) for name in called)
             if "executor_type" in node.attr and not is_lowered:
                 node.attr["executor_type"].s = EXECUTOR
             if _may_fail_unnamed(node):
