@@ -55,7 +55,7 @@ def folded(library: FunctionDefLibrary, entry: str) -> FunctionDefLibrary:
     changed.signature.name = entry
     new = folder.new | {entry: changed}
     left = defs.reachable_in(functions | new, entry)
-    # What nothing calls any more would be taken for a part of the program.
+    # Functions that nothing calls any more would be taken for a part of the program.
     kept = [f for f in library.function if f.signature.name not in functions.keys() - left.keys()]
     copy: FunctionDefLibrary = protos.function_pb2.FunctionDefLibrary(
         function=[new.pop(f.signature.name, f) for f in kept]
@@ -273,7 +273,7 @@ def _uses(function: FunctionDef, found: _Sources) -> Iterator[_Use]:
             if not positions and op not in sources.BY_OPERANDS:
                 break
             for i in positions:
-                # What follows from constants of the function itself is known without this.
+                # A value from constants of the function itself is known without this.
                 if needed := found.of(inputs[i]):
                     yield _Use(inputs[i], needed, node.name, i)
 
@@ -390,7 +390,7 @@ class _Edited:
             results = [*self._found.types.results_of(use.node)]
             if self._constants.keys() >= {*results}:
                 self._everywhere |= {value: self._replacement(value) for value in results}
-                # What waits for the op waits for what the op waited for.
+                # Nodes that wait for the op wait for what the op waited for.
                 self._everywhere[f"^{use.node}"] = f"^{self._new[results[0]].name}"
 
     def _replacement(self, value: str) -> str:

@@ -204,7 +204,7 @@ def function_of_context(name: str) -> FunctionDef | None:
 
 
 owned: dict[str, list[str]] = {}
-# What is known of functions of the eager context, by their names, as long as it has them.
+# Texts about functions of the eager context, by their names, as long as it has them.
 _notes: dict[str, dict[str, str]] = {}
 
 

@@ -91,7 +91,7 @@ _MADE_UP = frozenset({"FakeParam"})
 _LIST_READS = frozenset({"TensorListPopBack", "TensorListGetItem", "TensorListStack"})
 # Marks of nodes that must be on the host in any case.
 _FOR_HOST = (attributes.BLOCKER, attributes.WRONG)
-# Those of nodes that may have to be on the host.
+# Marks of nodes that may have to be on the host.
 _ON_HOST = (*_FOR_HOST, attributes.ROUTE, attributes.BRANCHES_DIFFER)
 
 _ENDS_PROCESS = (
@@ -115,7 +115,7 @@ class Findings:
     # taken. Only the gradient of a branch not taken uses them. It does not run, but XLA would
     # compile it.
     made_up: set[str]
-    # Those in `reasons` that XLA would compile for each value that they get.
+    # The nodes in `reasons` that XLA would compile for each value that they get.
     data_constants: set[str] = dataclasses.field(default_factory=set)
     # The nodes that compute these values, and may run on the host or in a cluster.
     index_nodes: set[str] = dataclasses.field(default_factory=set)

@@ -91,7 +91,7 @@ def predicted_program(
 
 def may_have_shapes(program: ProgramWithRegions) -> bool:
     """Return whether XLA may know the shapes of all results of regions, as it has to."""
-    # Those of results that follow from references alone, it does not.
+    # It does not know the shapes of results that follow from references alone.
     return all(
         _are_known(function, [None] * len(function.signature.input_arg))
         for function in program.functions

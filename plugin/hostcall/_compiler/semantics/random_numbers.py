@@ -37,7 +37,7 @@ _PHILOX, _THREEFRY = 1, 2  # the numbers of algorithms in the operand `alg`
 _GET_KEY = "StatelessRandomGetKeyCounter"
 _NO_INLINING = "_noinline"  # the attribute of a function that TensorFlow does not inline
 
-# What TensorFlow's kernels encrypt seeds with.
+# The key by which TensorFlow's kernels encrypt seeds.
 _SEED_KEY = 0x02461E293EC8F720
 # The count of the mantissa's bits. TensorFlow's kernels fill them with the last of the random bits.
 _MANTISSA = {defs.FLOAT: 23, _HALF: 10, _BFLOAT16: 7}

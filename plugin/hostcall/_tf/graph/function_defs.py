@@ -249,7 +249,7 @@ def reachable(library: FunctionDefLibrary, entry: str) -> dict[str, Any]:
 
 
 def reachable_in(functions: Mapping[str, Any], entry: str) -> dict[str, Any]:
-    """Return the same as `reachable`, for a mapping from names to functions."""
+    """Return a function of a mapping from names, and those that it calls, directly or not."""
 
     def called(name: str) -> Iterator[str]:
         for node in calls_in(functions[name], functions) if name in functions else ():
