@@ -26,7 +26,7 @@ import tensorflow as tf
 
 from hostcall._compiler.analyses import loops
 from hostcall._compiler.sizes import sources
-from hostcall._tf.graph import attributes, function_edits, op_kinds, protos
+from hostcall._tf.graph import attributes, function_edits, function_names, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph.solver import reach
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeDef
@@ -151,7 +151,8 @@ class _Sources:
 def _may_compute(op: str) -> bool:
     """Return whether an op gives the same results for the same operands, whatever its settings."""
     definition = op_kinds.op_def_or_none(op)
-    if definition is None or definition.is_stateful or op in op_kinds.SCRIPT_OPS | defs.FRAME_OPS:
+    others = op_kinds.SCRIPT_OPS | op_kinds.FRAME_OPS
+    if definition is None or definition.is_stateful or op in others:
         return False
     if any(attr.type in ("func", "list(func)") for attr in definition.attr):
         return False
@@ -241,7 +242,7 @@ class _Folder:
         if key not in self._names:
             self._names[key] = name
             if (changed := self.fold(name, known)) is not None:
-                new = name + defs.digest_of_functions([changed])
+                new = name + function_names.digest_of_functions([changed])
                 changed.signature.name = new
                 self.new[new], self._names[key] = changed, new
         return self._names[key]
@@ -426,10 +427,10 @@ class _Edited:
             if node.name in renamed:
                 names = renamed[node.name]
                 defs.redirect(node, functions, functools.partial(_renamed, names))
-        defs.edit_results(new, lambda value: self._everywhere.get(value, value))
+        function_edits.edit_results(new, lambda value: self._everywhere.get(value, value))
         unused = self._unused(new, added)
         kept = [node for node in new.node_def if node.name not in unused]
-        defs.replace_nodes(new, [*added, *kept])
+        function_edits.replace_nodes(new, [*added, *kept])
         return new
 
     def _unused(self, function: FunctionDef, added: list[Any]) -> set[str]:

@@ -64,7 +64,7 @@ def rewrite(
     requested_routes.checked(route)
     if isinstance(target, tf.compat.v1.GraphDef):
         rewritten = protos.copy_of(target)
-        defs.drop_programs(rewritten.library)
+        function_edits.drop_programs(rewritten.library)
         _GraphRewriter(rewritten.library, route).run(rewritten.node)
         return rewritten
     if isinstance(target, concrete_functions.ConcreteFunction):

@@ -31,7 +31,7 @@ from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeD
 from hostcall_runtime._errors import LoweringError
 
 # Ops that TensorFlow compiles without a kernel.
-_WITHOUT_KERNELS = defs.FRAME_OPS | {"SymbolicGradient"}
+_WITHOUT_KERNELS = op_kinds.FRAME_OPS | {"SymbolicGradient"}
 
 
 class MissingKernel(NamedTuple):

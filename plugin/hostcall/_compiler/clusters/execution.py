@@ -22,7 +22,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._tf.graph import attributes, op_kinds, protos
+from hostcall._tf.graph import attributes, function_edits, function_names, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.types import FunctionDef, NodeDef
 
@@ -78,7 +78,7 @@ class _Shared:
                 callee.name = self.name_of(callee.name)
         copy.signature.name = ""
         digest = hashlib.sha256(copy.SerializeToString(deterministic=True)).hexdigest()
-        new_name = f"{defs.without_number(name)}_{digest[:_DIGITS]}"
+        new_name = f"{function_names.without_number(name)}_{digest[:_DIGITS]}"
         copy.signature.name = self._names[name] = new_name
         self.functions[new_name] = copy
         return new_name
@@ -91,7 +91,7 @@ def _number_arguments(function: FunctionDef) -> None:
         argument.name = new[argument.name]
     for node in function.node_def:
         node.input[:] = [_renamed(value, new) for value in node.input]
-    defs.edit_results(function, lambda value: _renamed(value, new))
+    function_edits.edit_results(function, lambda value: _renamed(value, new))
 
 
 def _renamed(value: str, new: Mapping[str, str]) -> str:

@@ -111,7 +111,7 @@ def return_handles_themselves(function: FunctionDef, functions: Mapping[str, Any
             value = identities[value]
         return value
 
-    defs.edit_results(function, origin)
+    function_edits.edit_results(function, origin)
 
 
 def _lower(node: NodeDef) -> None:

@@ -11,7 +11,7 @@ number, so the program draws it at random.
 from __future__ import annotations
 
 from hostcall._compiler.analyses.effects import Effects
-from hostcall._tf.graph import attributes, op_kinds, protos
+from hostcall._tf.graph import attributes, function_edits, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph.function_edits import NodeWriter
 from hostcall._tf.types import FunctionDef, Functions, NodeDef
@@ -57,8 +57,9 @@ def join_again(function: FunctionDef) -> None:
         choice = added.get(defs.source(value))
         return value if choice is None or choice.op != "SelectV2" else choice.input[1]
 
-    defs.edit_results(function, joined)
-    defs.replace_nodes(function, [node for node in function.node_def if node.name not in added])
+    function_edits.edit_results(function, joined)
+    kept = [node for node in function.node_def if node.name not in added]
+    function_edits.replace_nodes(function, kept)
 
 
 def _opaque_number(nodes: NodeWriter) -> str:

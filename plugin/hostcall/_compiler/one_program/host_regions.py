@@ -175,7 +175,7 @@ def _widen(compiled: Iterable[Any], regions: Iterable[Any]) -> None:
             narrow.add(region.signature.name)
             function_edits.take_wide(region, defs.WIDE)
             # Its kernels are run in the order of its nodes.
-            defs.replace_nodes(region, defs.program_order(region))
+            function_edits.replace_nodes(region, defs.program_order(region))
     for function in compiled if narrow else ():
         for node in [n for n in function.node_def if protos.text(n, "region") in narrow]:
             function_edits.pass_wide(function, node, defs.WIDE)
@@ -212,7 +212,7 @@ def _check(functions: Collection[Function], calls: Effects) -> None:
     if defs.VARIANT in defs.fixed_types(next(iter(functions)).signature):
         raise NotWholeError("it takes or returns a value of dtype variant")
     for node in (node for function in functions for node in function.nodes):
-        if node.op in defs.FRAME_OPS:
+        if node.op in op_kinds.FRAME_OPS:
             raise NotWholeError("it has TensorFlow 1's loops or branches")
         if requested_routes.asked(node) == requested_routes.PARTITION:
             raise NotWholeError("route='partition' was asked for")
@@ -309,9 +309,9 @@ class _BodyWithRegions:
             node.attr.pop("_class", None)
             if node.op in op_kinds.SCRIPT_OPS:
                 op_kinds.take_own_kernel(node)
-        defs.set_context(part.proto, function.proto)
+        function_edits.set_context(part.proto, function.proto)
         if function.name != self._entry:  # the caller knows the entry's name
-            defs.note_function([node.proto for node in part.nodes], self._old)
+            function_edits.note_function([node.proto for node in part.nodes], self._old)
         inputs = [self._origins.get(value, value).name for value in taken]
         names = [node.name for node in members]
         self._regions.append(Region(part.name, self._old, names, inputs))

@@ -22,7 +22,7 @@ from hostcall._compiler.analyses import counting
 from hostcall._compiler.analyses.effects import Effects
 from hostcall._compiler.semantics import places
 from hostcall._compiler.semantics.checks import CHECKS, CheckWriter
-from hostcall._tf.graph import attributes, function_edits, op_kinds, protos
+from hostcall._tf.graph import attributes, function_edits, function_names, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph.function_edits import FunctionEdits, NodeWriter
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
@@ -173,8 +173,9 @@ class _Program:
             errors = body.return_failure(use, ends)
             follows = body.follows_effects
             body.edits.write()
-            digest = defs.digest_of_functions([function])
-            function.signature.name = f"{defs.without_digests(name)}{_SUFFIX}_{use}{digest}"
+            digest = function_names.digest_of_functions([function])
+            plain = function_names.without_digests(name)
+            function.signature.name = f"{plain}{_SUFFIX}_{use}{digest}"
             self.new[function.signature.name] = function
             self._variants[key] = _Variant(function.signature.name, errors, follows)
         return self._variants[key]
@@ -218,7 +219,7 @@ class _Body:
 
     def _add_checks(self) -> None:
         # Calls that nothing uses do not fail, either.
-        defs.drop_dead_nodes(self._function, self._program.functions)
+        function_edits.drop_dead_nodes(self._function, self._program.functions)
         for name, checks in self._checks.items():
             self.edits.after(name, [node for found in checks for node in found.added])
         self.edits.write()

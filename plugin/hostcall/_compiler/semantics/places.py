@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 
 from hostcall._compiler.analyses import node_places
 from hostcall._ops import settings
-from hostcall._tf.graph import function_defs as defs
+from hostcall._tf.graph import function_names
 from hostcall._tf.types import FunctionDef, NodeDef
 from hostcall_runtime import _library
 
@@ -55,4 +55,4 @@ def _names(node: NodeDef, function: FunctionDef) -> Iterator[str]:
     yield from node.experimental_debug_info.original_func_names
     name = function.signature.name
     yield name
-    yield defs.before_digest(name)
+    yield function_names.before_digest(name)

@@ -25,7 +25,7 @@ from hostcall._compiler.analyses.effects import Effects
 from hostcall._compiler.semantics.values import Writer
 from hostcall._ops import settings
 from hostcall._tf.graph import function_defs as defs
-from hostcall._tf.graph import op_kinds, protos
+from hostcall._tf.graph import function_names, op_kinds, protos
 from hostcall._tf.graph.function_edits import NodeWriter
 from hostcall._tf.graph.solver import solve
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
@@ -527,6 +527,6 @@ def _copy(library: FunctionDefLibrary, functions: dict[str, Any], name: str, num
     function = library.function.add()
     function.CopyFrom(functions[name])
     function.signature.name = f"{name}_{number}"
-    function.signature.name = name + defs.digest_of_functions([function])
+    function.signature.name = name + function_names.digest_of_functions([function])
     functions[function.signature.name] = function
     return str(function.signature.name)
