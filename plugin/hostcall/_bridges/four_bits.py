@@ -19,8 +19,9 @@ import tensorflow as tf
 
 from hostcall._functions import source_location
 from hostcall._ops import settings
+from hostcall._tf import concrete_functions
 from hostcall._tf.graph import function_defs as defs
-from hostcall._tf.graph import op_kinds
+from hostcall._tf.graph import function_names, op_kinds
 from hostcall._tf.graph.solver import reach
 from hostcall._tf.types import ConcreteFunction, NodeDef
 
@@ -102,7 +103,7 @@ def check_compiled(concrete: ConcreteFunction, place: str) -> None:
     """Raise a ValueError if stock TensorFlow compiles a call in a function that has four bits."""
     if settings.current.functions == settings.ALL:
         return
-    functions = defs.by_name(defs.library_of(concrete, concrete.graph.as_graph_def()))
+    functions = defs.by_name(concrete_functions.library_of(concrete, concrete.graph.as_graph_def()))
 
     def uncompiled(name: str) -> Iterator[str]:
         for node in defs.calls_in(functions[name], functions) if name in functions else ():
@@ -122,7 +123,7 @@ def _check_border(functions: Mapping[str, Any], name: str, place: str) -> None:
     reached = defs.reachable_in(functions, name).values()
     if crossing and not any(_is_taken(node, functions) for f in reached for node in f.node_def):
         dtypes = " and ".join(sorted(tf.as_dtype(dtype).name for dtype in crossing))
-        function = defs.plain(name)
+        function = function_names.plain(name)
         raise ValueError(_COMPILED.format(place=place, function=function, dtypes=dtypes))
 
 

@@ -10,7 +10,7 @@ from hostcall._compiler.analyses import node_places
 from hostcall._compiler.clusters.partitioner import SUFFIX, PartitionedFunction
 from hostcall._ops import advice, lookup, settings
 from hostcall._ops.callback_spec import CallbackSpec
-from hostcall._tf.graph import function_defs, op_kinds
+from hostcall._tf.graph import function_defs, function_names, op_kinds
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary
 from hostcall_runtime._errors import counted
 
@@ -66,7 +66,7 @@ def announce_script_ops(library: FunctionDefLibrary) -> None:
 
 def warn_outgrown(cluster: str) -> None:
     """Log, once for each function, that one of its clusters is not compiled for new sizes."""
-    name = function_defs.plain(cluster)
+    name = function_names.plain(cluster)
     times = counted(settings.current.max_compilations, "time")
     if (line := _IS_OUTGROWN % (name, times)) not in _told:
         _told.add(line)
@@ -101,7 +101,7 @@ def _expect(entry: str, refusal: str, ops: Iterable[str], rest: str) -> None:
     """Prepare a log line, with its subject."""
     if SUFFIX in entry:  # a cluster, in which the search found an op that XLA does not name
         rest = "the rest is compiled"
-    name = function_defs.plain(entry)
+    name = function_names.plain(entry)
     place = node_places.in_message(refusal)
     what = f"{name} ({place})" if place else name
     named = sorted(ops)

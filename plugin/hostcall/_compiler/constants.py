@@ -26,10 +26,10 @@ import tensorflow as tf
 
 from hostcall._compiler.analyses import loops
 from hostcall._compiler.sizes import sources
-from hostcall._tf.graph import attributes, op_kinds, protos
+from hostcall._tf.graph import attributes, function_edits, function_names, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph.solver import reach
-from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeDef, TensorProto
+from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeDef
 
 # Larger results stay what they are: they would be part of the program, and of what is compiled.
 LARGEST_BYTES = 1 << 20
@@ -55,7 +55,7 @@ def folded(library: FunctionDefLibrary, entry: str) -> FunctionDefLibrary:
     changed.signature.name = entry
     new = folder.new | {entry: changed}
     left = defs.reachable_in(functions | new, entry)
-    # What nothing calls any more would be taken for a part of the program.
+    # Functions that nothing calls any more would be taken for a part of the program.
     kept = [f for f in library.function if f.signature.name not in functions.keys() - left.keys()]
     copy: FunctionDefLibrary = protos.function_pb2.FunctionDefLibrary(
         function=[new.pop(f.signature.name, f) for f in kept]
@@ -151,7 +151,8 @@ class _Sources:
 def _may_compute(op: str) -> bool:
     """Return whether an op gives the same results for the same operands, whatever its settings."""
     definition = op_kinds.op_def_or_none(op)
-    if definition is None or definition.is_stateful or op in op_kinds.SCRIPT_OPS | defs.FRAME_OPS:
+    others = op_kinds.SCRIPT_OPS | op_kinds.FRAME_OPS
+    if definition is None or definition.is_stateful or op in others:
         return False
     if any(attr.type in ("func", "list(func)") for attr in definition.attr):
         return False
@@ -241,7 +242,7 @@ class _Folder:
         if key not in self._names:
             self._names[key] = name
             if (changed := self.fold(name, known)) is not None:
-                new = name + defs.digest_of_functions([changed])
+                new = name + function_names.digest_of_functions([changed])
                 changed.signature.name = new
                 self.new[new], self._names[key] = changed, new
         return self._names[key]
@@ -273,7 +274,7 @@ def _uses(function: FunctionDef, found: _Sources) -> Iterator[_Use]:
             if not positions and op not in sources.BY_OPERANDS:
                 break
             for i in positions:
-                # What follows from constants of the function itself is known without this.
+                # A value from constants of the function itself is known without this.
                 if needed := found.of(inputs[i]):
                     yield _Use(inputs[i], needed, node.name, i)
 
@@ -319,7 +320,7 @@ def _computed(found: _Sources, wanted: list[str], known: _Known) -> dict[str, An
         graph_def.node.append(
             _plain(found.nodes[name], found)
             if name in found.nodes
-            else _constant(name, known[found.numbers[name]])
+            else function_edits.constant(name, known[found.numbers[name]])
         )
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(graph_def, name="")
@@ -359,17 +360,6 @@ def _input(value: str, found: _Sources) -> str:
     return f"{name}:{found.types.position(name, result) if result else 0}"
 
 
-def _constant(
-    name: str, tensor: TensorProto, device: str = "", controls: Iterable[str] = ()
-) -> NodeDef:
-    node: NodeDef = protos.node_def_pb2.NodeDef(
-        name=name, op="Const", device=device, input=controls
-    )
-    node.attr["value"].tensor.CopyFrom(tensor)
-    node.attr["dtype"].type = node.attr["value"].tensor.dtype
-    return node
-
-
 def _renamed(names: Mapping[str, str], name: str) -> str:
     return names.get(name, name)
 
@@ -401,7 +391,7 @@ class _Edited:
             results = [*self._found.types.results_of(use.node)]
             if self._constants.keys() >= {*results}:
                 self._everywhere |= {value: self._replacement(value) for value in results}
-                # What waits for the op waits for what the op waited for.
+                # Nodes that wait for the op wait for what the op waited for.
                 self._everywhere[f"^{use.node}"] = f"^{self._new[results[0]].name}"
 
     def _replacement(self, value: str) -> str:
@@ -414,7 +404,8 @@ class _Edited:
             names = self._found.behind([value])
             device = self._found.nodes[names[0]].device if names[0] in self._found.nodes else ""
             controls = self._controls(names)
-            self._new[value] = _constant(name, self._constants[value], device, controls)
+            tensor = self._constants[value]
+            self._new[value] = function_edits.constant(name, tensor, device, controls)
         return f"{self._new[value].name}:output:0"
 
     def _controls(self, names: list[str]) -> list[str]:
@@ -436,11 +427,10 @@ class _Edited:
             if node.name in renamed:
                 names = renamed[node.name]
                 defs.redirect(node, functions, functools.partial(_renamed, names))
-        defs.edit_results(new, lambda value: self._everywhere.get(value, value))
+        function_edits.edit_results(new, lambda value: self._everywhere.get(value, value))
         unused = self._unused(new, added)
-        kept = [protos.copy_of(node) for node in new.node_def if node.name not in unused]
-        del new.node_def[:]
-        new.node_def.extend([*added, *kept])
+        kept = [node for node in new.node_def if node.name not in unused]
+        function_edits.replace_nodes(new, [*added, *kept])
         return new
 
     def _unused(self, function: FunctionDef, added: list[Any]) -> set[str]:

@@ -83,7 +83,8 @@ def carry_through(function: FunctionDef, loop: NodeDef, value: str, dtype: int) 
     position = before_resources(types)
     loop.input.insert(position, value)
     for i in reversed(range(position, len(types))):
-        defs.replace_value(function, f"{loop.name}:output:{i}", f"{loop.name}:output:{i + 1}")
+        result = f"{loop.name}:output"
+        function_edits.replace_value(function, f"{result}:{i}", f"{result}:{i + 1}")
     _insert_shape(loop, position, len(types))
     types.insert(position, dtype)
     return f"{loop.name}:output:{position}"

@@ -17,7 +17,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._tf.graph import attributes, function_edits, op_kinds, protos
+from hostcall._tf.graph import attributes, function_edits, function_names, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 
@@ -43,9 +43,9 @@ def called_wide(function: FunctionDef, digest: str, suffix: str) -> tuple[Any, A
     """Return the caller of a function's copy that takes and returns wide integers, and the copy."""
     # The name of the caller has the `suffix`. TensorFlow has no other function of these names.
     copy: Any = protos.copy_of(function)
-    copy.signature.name = f"{function.signature.name}{digest}{defs.OF_EIGHT_BITS}"
+    copy.signature.name = f"{function.signature.name}{digest}{function_names.OF_EIGHT_BITS}"
     copy.attr[defs.MUST_COMPILE].b = True
-    defs.set_context(copy, function)
+    function_edits.set_context(copy, function)
     caller = _caller_of(copy, suffix)
     function_edits.take_wide(copy, defs.WIDE)
     function_edits.pass_wide(caller, caller.node_def[0], defs.WIDE)
@@ -58,7 +58,7 @@ def _caller_of(function: FunctionDef, suffix: str) -> FunctionDef:
     caller.signature.name += f"{suffix}__caller"
     caller.arg_attr.MergeFrom(function.arg_attr)
     caller.resource_arg_unique_id.update(function.resource_arg_unique_id)
-    defs.set_context(caller, function)
+    function_edits.set_context(caller, function)
     arguments = [arg.name for arg in caller.signature.input_arg]
     name = _CALL
     while name in arguments:

@@ -13,11 +13,9 @@ from hostcall._compiler.clusters import host_calls
 from hostcall._compiler.plan import Clusters
 from hostcall._compiler.sizes import marks
 from hostcall._ops import lookup, requested_routes
-from hostcall._ops.callback_spec import CallbackSpec
 from hostcall._tf import concrete_functions, types
 from hostcall._tf.graph import attributes, function_edits, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
-from hostcall._tf.graph.function_defs import with_defaults
 
 _CANNOT = """\
 hostcall.rewrite: route="custom_call" keeps compiled functions whole, and these calls of Python \
@@ -66,7 +64,7 @@ def rewrite(
     requested_routes.checked(route)
     if isinstance(target, tf.compat.v1.GraphDef):
         rewritten = protos.copy_of(target)
-        defs.drop_programs(rewritten.library)
+        function_edits.drop_programs(rewritten.library)
         _GraphRewriter(rewritten.library, route).run(rewritten.node)
         return rewritten
     if isinstance(target, concrete_functions.ConcreteFunction):
@@ -144,7 +142,7 @@ class _GraphRewriter:
         if self._route == requested_routes.CUSTOM_CALL:
             self._keep_whole(reached, starts)
             return
-        library = with_defaults(self._library)
+        library = defs.with_defaults(self._library)
         if self._route == requested_routes.PARTITION:
             self._mark(library, reached)
         new_names = {}
@@ -172,7 +170,7 @@ class _GraphRewriter:
                     node.attr[attributes.ROUTE].s = requested_routes.CUSTOM_CALL.encode()
             else:
                 node.attr.pop(attributes.ROUTE, None)
-        library = with_defaults(self._library)
+        library = defs.with_defaults(self._library)
         for blocked in (marks.find_blockers(library, entry) for entry in entries):
             for (function, name), reason in blocked.items():
                 node = next(n for n in self._functions[function].node_def if n.name == name)
@@ -220,6 +218,6 @@ class _GraphRewriter:
 
 def _described(node: types.NodeDef) -> str:
     """Return a description of an op, in the user's words if this process has its function."""
-    spec = lookup.unchecked_entry_of(node)
-    known = f", {spec.description}" if isinstance(spec, CallbackSpec) else ""
+    spec = lookup.own_spec_of(node)
+    known = f", {spec.description}" if spec is not None else ""
     return f"op {node.name!r} ({node.op}){known}"

@@ -23,7 +23,14 @@ from hostcall._compiler.refusals import MissingKernel
 from hostcall._ops import lookup, settings
 from hostcall._ops.callback_spec import CallbackSpec
 from hostcall._tf import concrete_functions
-from hostcall._tf.graph import attributes, function_defs, op_kinds, protos
+from hostcall._tf.graph import (
+    attributes,
+    function_defs,
+    function_edits,
+    function_names,
+    op_kinds,
+    protos,
+)
 from hostcall._tf.types import FunctionDefLibrary
 
 
@@ -73,7 +80,7 @@ def rewrite_for_kernel(
     if said:
         distinct_results.join_again(function_defs.by_name(library)[entry])
         refusals.note_refused(entry, target.accelerator, said)
-    digest = function_defs.digest_of_functions(library.function)
+    digest = function_names.digest_of_functions(library.function)
     request = _Request(library, entry, digest, target, said)
     match plan.make(library, entry, target, digest, said, may_use_regions):
         case WithCasts():
@@ -111,7 +118,8 @@ def _in_one_program(request: _Request, planned: FunctionDefLibrary) -> Rewritten
     sizes_vary = gradients.takes_bounded_sizes(planned, entry)
     functions = function_defs.by_name(planned)
     distinct_results.keep_apart(functions[entry], functions)
-    calls_python = any(map(op_kinds.calls_python, function_defs.all_nodes(planned)))
+    modules = function_defs.all_nodes(planned, {op_kinds.XLA_CALL_MODULE})
+    calls_python = bool(script_ops) or any(map(op_kinds.calls_python, modules))
     library, raising = _raising(planned, entry, request.target)
     if not (calls_python or function_defs.is_changed(before, library, entry)):
         return _unchanged(entry, sizes_vary)
@@ -167,7 +175,7 @@ def _library_of(serialized: bytes) -> FunctionDefLibrary:
     """Return the functions, with script ops that run here, not in the process that traced them."""
     library: FunctionDefLibrary = protos.function_pb2.FunctionDefLibrary.FromString(serialized)
     if attributes.REPLACED.encode() in serialized:  # ten times as fast as a look at the nodes
-        function_defs.drop_replaced(library)
+        function_edits.drop_replaced(library)
     for node in function_defs.all_nodes(library, op_kinds.SCRIPT_OPS):
         if node.device:
             node.device = devices.without_process(node.device)
@@ -200,7 +208,7 @@ def plain_for_kernel(
     """Rewrite a cluster that calls Python so that TensorFlow's kernels run it, nothing compiled."""
     library = _library_of(serialized)
     target = plan.target_of(library, device, spans_devices)
-    suffix = f"{function_defs.digest_of_functions(library.function)}__uncompiled{target.suffix}"
+    suffix = f"{function_names.digest_of_functions(library.function)}__uncompiled{target.suffix}"
     partitioner = plan.make_uncompiled(library, suffix, target.accelerator).partitioner
     name = _partition(partitioner, cluster, target)
     new = protos.function_pb2.FunctionDefLibrary(function=partitioner.functions.values())

@@ -34,7 +34,7 @@ from hostcall._compiler.semantics import failures
 from hostcall._compiler.sizes import marks, shape_agnostic
 from hostcall._ops import requested_routes, settings
 from hostcall._tf import concrete_functions
-from hostcall._tf.graph import attributes, op_kinds
+from hostcall._tf.graph import attributes, function_names, op_kinds
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall_runtime._errors import LoweringError
@@ -132,8 +132,10 @@ def make(
         program = _with_regions(partitioner, entry, digest, refusal)
         if program is not None:
             return OneProgram(program.library, program)
-    if not refusals.may_partition(partitioner.library):
-        partitioner.host_ops.check_whole()
+    host_ops = partitioner.host_ops
+    # The second look is at each node, and few functions need it.
+    if host_ops.may_go_wrong and not refusals.may_partition(partitioner.library):
+        host_ops.check_whole()
     return Clusters(partitioner) if must_partition else OneProgram(partitioner.library)
 
 
@@ -224,7 +226,7 @@ _partitioned: set[str] = set()
 def note_partitioned(entry: str) -> None:
     """Note that a function was partitioned for a refusal, so that its gradient will be, too."""
     # A gradient knows its forward function by the name before that one got a caller that casts.
-    _partitioned.update({entry, defs.before_digest(entry)})
+    _partitioned.update({entry, function_names.before_digest(entry)})
 
 
 def _partitioner(

@@ -31,7 +31,7 @@ from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeD
 from hostcall_runtime._errors import LoweringError
 
 # Ops that TensorFlow compiles without a kernel.
-_WITHOUT_KERNELS = defs.FRAME_OPS | {"SymbolicGradient"}
+_WITHOUT_KERNELS = op_kinds.FRAME_OPS | {"SymbolicGradient"}
 
 
 class MissingKernel(NamedTuple):
@@ -140,7 +140,8 @@ def silent_refusal(library: FunctionDefLibrary) -> str:
 
 def check_lists(library: FunctionDefLibrary) -> None:
     """Raise a LoweringError if a list may grow in a compiled function: XLA's lists cannot."""
-    for node in filter(op_kinds.lets_list_grow, defs.all_nodes(library)):
+    writes = defs.all_nodes(library, {op_kinds.LIST_WRITE})
+    for node in filter(op_kinds.lets_list_grow, writes):
         raise LoweringError(_LIST.format(node=node.name))
 
 

@@ -80,17 +80,16 @@ def _put(edits: FunctionEdits, writer: Writer, write: _Write) -> None:
     node = writer.node
     written = write(writer)
     results = (written,) if isinstance(written, str) else written
-    types = [
-        (name, dtype) for name, dtypes in defs.output_types(node, {}).items() for dtype in dtypes
-    ]
+    replaced = defs.results_of(node, {})
+    types = [*replaced.values()]
     controls = [value for value in node.input if value.startswith("^")]
     edits.before(node.name, writer.nodes)
-    for i, (name, _) in enumerate(types):
-        edits.change(f"{node.name}:{name}:0", f"{node.name}:output:{i}")
+    for i, value in enumerate(replaced):
+        edits.change(value, f"{node.name}:output:{i}")
     node.attr.clear()
     node.op = "Identity" if len(types) == 1 else "IdentityN"
     if len(types) == 1:
-        node.attr["T"].type = types[0][1]
+        node.attr["T"].type = types[0]
     else:
-        node.attr["T"].list.type.extend(dtype for _, dtype in types)
+        node.attr["T"].list.type.extend(types)
     node.input[:] = [*results, *controls]

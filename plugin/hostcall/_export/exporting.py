@@ -103,7 +103,7 @@ def export(function: object, specs: Sequence[Any], variables: str) -> Program:
 
 def _compiled(traced: ConcreteFunction, captured: _Captured, place: str) -> object:
     """Compile to an MLIR module of StableHLO, with the callbacks in program order."""
-    library = defs.library_of(traced, traced.graph.as_graph_def())
+    library = concrete_functions.library_of(traced, traced.graph.as_graph_def())
     try:
         refusals.check_lists(library)
     except LoweringError as error:

@@ -61,7 +61,7 @@ def declaration(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
 
 
 def declaration_as_seen(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
-    """Return the same line, with sizes that calls have returned in place of the blanks."""
+    """Return the line of `declaration`, with sizes that calls have returned for the blanks."""
     if spec.seen_shapes is None or _name_of_varying(spec.function):
         return declaration(spec, known)
     added, remark = spec.seen_shapes.added_to(known)

@@ -60,7 +60,7 @@ class CallbackSpec:
         levels: tuple[int, ...] = (),
     ) -> None:
         self.user = user  # the Python function
-        # Those of `user`; each call reads them.
+        # Attributes of `user`, which each call reads.
         self.function = user.function
         self.options = user.options
         self.description = user.description
@@ -185,7 +185,7 @@ class CallbackSpec:
         raise AssertionError("a subclass defines it")
 
     def program_function(self, mode: ResidualMode) -> Callable[..., Any]:
-        """Return the same for a program that copies the results as soon as the function returns."""
+        """Return the function for a program that copies the results as soon as it returns."""
         return self.host_function(mode)
 
     def to_arrays(self, mode: ResidualMode) -> Callable[[Any], list[Any]]:
@@ -194,8 +194,8 @@ class CallbackSpec:
 
     def check_arguments(self, arguments: Sequence[Any]) -> None:
         """Raise a ValueError in plain graph mode for arguments that do not fit."""
-        # Those from an altered graph may not: another number, or tensors in the place of arrays.
-        # The function might compute other results with them.
+        # Arguments from an altered graph may not: they may be too few, too many, or tensors in the
+        # place of arrays. The function might compute other results with them.
         if len(arguments) != self.inputs.size:
             raise ValueError(
                 f"{self.title} was made for an op with {counted(self.inputs.size, 'input')}, and "

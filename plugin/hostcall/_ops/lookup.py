@@ -97,7 +97,7 @@ def spec_of(node: AnyNode) -> CallbackSpec | None:
 
 
 def existing_spec_of(node: AnyNode) -> CallbackSpec:
-    """Return the same spec; raise a LoweringError if the function does not exist."""
+    """Return the spec of a script op's function; raise a LoweringError if there is none."""
     spec = spec_of(node)
     if spec is None:
         raise missing(node)
@@ -109,6 +109,12 @@ def unchecked_entry_of(node: AnyNode) -> object:
     return token_registry.entry_of(token_of(node))
 
 
+def own_spec_of(node: AnyNode) -> CallbackSpec | None:
+    """Return the unchecked entry for a script op if it is a spec of hostcall's, or None."""
+    entry = unchecked_entry_of(node)
+    return entry if isinstance(entry, CallbackSpec) else None
+
+
 def token_of(node: AnyNode) -> str:
     """Return the token of a script op, by its NodeDef."""
     # In a damaged file the token may be any bytes.
@@ -116,7 +122,7 @@ def token_of(node: AnyNode) -> str:
 
 
 def entry_of(node: AnyNode) -> object:
-    """Return the same entry; raise a LoweringError if it is not made for the op."""
+    """Return the registry's entry for a script op; a LoweringError if it does not fit the op."""
     takes = len(node.attr["Tin"].list.type)
     returns = [tf.as_dtype(dtype) for dtype in node.attr["Tout"].list.type]
     return entry_for(token_of(node), f"'{node.name}' ({node.op})", node.op, takes, returns)

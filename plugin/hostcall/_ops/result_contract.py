@@ -57,13 +57,8 @@ UNUSED = -1  # the number of elements of a result that is not used
 ShapeAgnosticResults = Mapping[int, int]
 
 
-def mark_shape_agnostic(node: NodeDef, free: ShapeAgnosticResults) -> None:
-    """Mark the shape-agnostic results of a script op."""
-    protos.set_pairs(node, attributes.SHAPE_AGNOSTIC_RESULTS, sorted(free.items()))
-
-
 def shape_agnostic_of(node: NodeDef) -> dict[int, int]:
-    """Return the shape-agnostic results that `mark_shape_agnostic` has noted on a node."""
+    """Return the shape-agnostic results that a script op records."""
     return dict(protos.pairs(node, attributes.SHAPE_AGNOSTIC_RESULTS))
 
 

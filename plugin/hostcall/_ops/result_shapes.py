@@ -1,7 +1,7 @@
 """The shapes of results at compile time, from all sources in their order of precedence.
 
 A source is the declared shape function, `Tout`, tracing, or `set_shape`. `set_shape` changes the
-graph's tensor and not the op, so a FunctionDef does not hold it: `write` saves it on the op.
+graph's tensor and not the op, so a FunctionDef does not hold it: `store` saves it on the op.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def known(spec: CallbackSpec, node: NodeDef | None, operands: Sequence[Spec]) ->
 
 
 def demanded(spec: CallbackSpec, node: NodeDef | None, operands: Sequence[Spec]) -> list[Spec]:
-    """Return the same specs, completed by the shapes that the consumers demand."""
+    """Return the known specs, completed by the shapes that the consumers demand."""
     said_of = known(spec, node, operands)
     return [with_consumers(spec, index, said) for index, said in enumerate(said_of)]
 
@@ -297,7 +297,7 @@ def _shapes_of(op: Operation) -> list[tf.TensorShape]:
 
 
 def traced(node: NodeDef) -> list[tf.TensorShape]:
-    """Return the shapes that `write` has stored on a NodeDef, or [] if it was not called."""
+    """Return the shapes that `store` has saved on a NodeDef, or [] if it was not called."""
     if attributes.SHAPES not in node.attr:
         return []
     return [tf.TensorShape(shape) for shape in node.attr[attributes.SHAPES].list.shape]

@@ -18,7 +18,7 @@ import tensorflow as tf
 from hostcall._ops.callback_spec import CallbackSpec
 from hostcall._ops.structures import Spec, is_known
 from hostcall._tf import autograph, script_op_graphs, token_registry
-from hostcall._tf.graph import function_defs, op_kinds
+from hostcall._tf.graph import op_kinds
 from hostcall._tf.graph.solver import reach
 from hostcall._tf.types import FuncGraph, Operation
 
@@ -203,7 +203,7 @@ def note(func_graph: FuncGraph, of_outputs: Sequence[_Demand] = ()) -> None:
     ]
     branches = script_op_graphs.branches_with_script_ops(func_graph)
     ops = func_graph.get_operations() if wanted or branches else []
-    if not ops or any(op.type in function_defs.FRAME_OPS for op in ops):
+    if not ops or any(op.type in op_kinds.FRAME_OPS for op in ops):
         return  # TensorFlow 1's control flow is inline: a consumer in a branch may never run
     outputs = zip(func_graph.outputs, of_outputs, strict=False)
     demands = {output.ref(): demand for output, demand in outputs}

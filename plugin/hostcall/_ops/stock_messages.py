@@ -20,7 +20,7 @@ _WRONG_DTYPE = re.compile(
 _WRONG_COUNT = re.compile(
     rf"{_TOKEN} returns (?P<count>\d+) values, but expects to see \d+ values\."
 )
-# What TensorFlow adds to an error that a script op raises when XLA compiles it.
+# The text that TensorFlow adds to an error that a script op raises when XLA compiles it.
 _OF_COMPILATION = re.compile(
     r"\n\nStack trace for op definition: \n.*?\n(?=\n\t \[\[)"
     r"|\n\ttf2xla conversion failed while converting .*? a dump of the compiled functions\.",

@@ -21,8 +21,7 @@ from hostcall._ops.emit.gradients import GradientSpec, RecomputingSpec
 from hostcall._ops.structures import Inputs, Outputs
 from hostcall._saved import functions, pickled_functions, tokens
 from hostcall._tf import relayed_handlers, script_op_graphs, token_registry
-from hostcall._tf.graph import function_defs as defs
-from hostcall._tf.graph import op_kinds
+from hostcall._tf.graph import function_edits, op_kinds
 from hostcall_runtime import _locks
 
 _WARNING = """\
@@ -54,7 +53,7 @@ def check(model: Any, path: str) -> None:
     _provide_handlers(model, path)
     problems: dict[str, tokens.Problem] = {}
     for graph in model.meta_graphs:
-        defs.drop_programs(graph.graph_def.library)  # the kernel hook makes its own
+        function_edits.drop_programs(graph.graph_def.library)  # the kernel hook makes its own
     for token, nodes in _nodes_by_token(model).items():
         label, problem, here = _checked(token, nodes, path)
         if problem is not None:

@@ -25,7 +25,7 @@ from hostcall._compiler.semantics import failures
 from hostcall._compiler.sizes import marks
 from hostcall._ops import settings
 from hostcall._tf import token_registry
-from hostcall._tf.graph import attributes, op_kinds, protos
+from hostcall._tf.graph import attributes, function_edits, function_names, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, GraphDef, NodeDef
 from hostcall_runtime._errors import LoweringError
@@ -70,7 +70,7 @@ def nodes_of(programs: Mapping[str, Program]) -> Iterator[NodeDef]:
 
 def attach(graph_def: GraphDef, programs: Mapping[str, Program]) -> None:
     """Write the programs into a graph, in the place of those that it has."""
-    defs.drop_programs(graph_def.library)
+    function_edits.drop_programs(graph_def.library)
     functions = defs.by_name(graph_def.library)
     for name, program in programs.items():
         node = _lasting_node(functions[name], functions)
@@ -195,7 +195,8 @@ def _renamed(functions: Functions, entry: str) -> list[Any]:
             effects.chain(function)
             for node in defs.calls_in(function, functions):
                 defs.redirect(node, functions, renamed)
-            names[name] = defs.without_digests(name) + defs.digest_of_functions([function])
+            digest = function_names.digest_of_functions([function])
+            names[name] = function_names.without_digests(name) + digest
         return names.get(name, name)
 
     renamed(entry)
@@ -221,7 +222,7 @@ def _without_own_ops(function: FunctionDef) -> None:
                 casts += _cast_inputs(node, dtype)
                 dtype = defs.INT64
             _make_script_op(node, "PyFuncStateless", token, [dtype] * 2, [defs.BOOL])
-            defs.replace_value(function, f"{node.name}:any:0", f"{node.name}:output:0")
+            function_edits.replace_value(function, f"{node.name}:any:0", f"{node.name}:output:0")
     function.node_def.extend(casts)
 
 

@@ -28,7 +28,7 @@ from hostcall._ops.structures import is_shape_function
 from hostcall._saved import decoding, pickled_functions, server_programs, tokens
 from hostcall._saved.functions import qualified_name, reason
 from hostcall._tf import script_op_graphs, token_registry
-from hostcall._tf.graph import attributes, function_defs, op_kinds, protos
+from hostcall._tf.graph import attributes, function_edits, op_kinds, protos
 from hostcall._tf.types import Graph, MetaGraphDef
 from hostcall_runtime import _locks
 
@@ -102,7 +102,7 @@ def name_in_saved_model(meta_graph: MetaGraphDef, directory: str | None) -> None
     # ValueError that a function cannot be pickled, or that the graph holds a StableHLO program
     # which calls Python: the program's numbers mean other functions in another process.
     # A server without hostcall's pass would compile replaced nodes beside their replacements.
-    function_defs.drop_replaced(meta_graph.graph_def.library)
+    function_edits.drop_replaced(meta_graph.graph_def.library)
     nodes = list(script_op_graphs.nodes_of(meta_graph.graph_def))
     _refuse_modules(nodes)
     programs = server_programs.programs_of(meta_graph.graph_def)

@@ -10,8 +10,9 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from hostcall._tf import eager_execution, features, script_op_graphs
+from hostcall._tf.graph import function_edits, protos
 from hostcall._tf.types import ConcreteFunction as Concrete
-from hostcall._tf.types import FunctionDef, FunctionDefLibrary
+from hostcall._tf.types import FunctionDef, FunctionDefLibrary, GraphDef
 
 _VARIABLE = "TF_XLA_FLAGS"
 _FLAG = "tf_xla_persistent_cache_directory="
@@ -30,6 +31,14 @@ ConcreteFunction = features.ConcreteFunction
 # Returns the SavedModel message of a directory, or raises an OSError.
 read_saved_model = features.parse_saved_model
 _HANDLES = frozenset({tf.resource, tf.variant})
+
+
+def library_of(concrete: Concrete, graph_def: GraphDef) -> FunctionDefLibrary:
+    """Return a FunctionDefLibrary of all functions that a function reaches, itself last."""
+    library = protos.copy_of(graph_def.library)
+    library.function.add().CopyFrom(concrete.function_def)
+    function_edits.drop_replaced(library)
+    return library
 
 
 def like(concrete: Concrete, library: FunctionDefLibrary) -> Concrete:
@@ -204,7 +213,7 @@ def function_of_context(name: str) -> FunctionDef | None:
 
 
 owned: dict[str, list[str]] = {}
-# What is known of functions of the eager context, by their names, as long as it has them.
+# Texts about functions of the eager context, by their names, as long as it has them.
 _notes: dict[str, dict[str, str]] = {}
 
 

@@ -268,7 +268,7 @@ def nodes_of(graph_def: GraphDef) -> Iterator[Any]:
 
 
 def nodes_by_function(graph_def: GraphDef) -> Iterator[tuple[str, Any]]:
-    """Yield the same nodes, each after the name of its function; "" is the graph itself."""
+    """Yield the nodes of a GraphDef, each after the name of its function; "" is the graph."""
     yield from (("", node) for node in graph_def.node)
     for function in graph_def.library.function:
         yield from ((function.signature.name, node) for node in function.node_def)

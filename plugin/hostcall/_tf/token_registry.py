@@ -55,7 +55,7 @@ def entry_of(token: str) -> object:
 
 
 def find_present(token: str) -> object:
-    """Return the same as `find`, but only if the entry is there already: import nothing."""
+    """Return the registry's entry for a token only if it is there already: import nothing."""
     entry = features.functions_of_tokens.get(token)
     return getattr(entry, "__hostcall_stands_for__", entry)
 
@@ -71,7 +71,7 @@ def is_stand_in(token: str) -> bool:
 
 
 def why_missing(token: str) -> LoweringError | None:
-    """Return the error that makes `find` return None, if it is known."""
+    """Return the error that makes `entry_of` return None, if it is known."""
     try:
         functions.get(token)
     except LoweringError as error:

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from hostcall._compiler import constants
+from hostcall._tf import concrete_functions
 from hostcall._tf.graph import attributes
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.types import FunctionDefLibrary
@@ -31,7 +32,7 @@ def _library(body: Callable[..., Any], *args: Any) -> tuple[FunctionDefLibrary, 
 
     traced = function.get_concrete_function(*args)
     graph_def = traced.graph.as_graph_def()
-    return defs.library_of(traced, graph_def), traced.function_def.signature.name
+    return concrete_functions.library_of(traced, graph_def), traced.function_def.signature.name
 
 
 def _folded(body: Callable[..., Any], *args: Any) -> tuple[dict[str, Any], str]:

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import hostcall  # noqa: F401 - its ops are what is written
 from hostcall._compiler.semantics import failures
+from hostcall._tf import concrete_functions
 from hostcall._tf.graph import function_defs, op_kinds
 from tests.support.e2e.failing_ops import USES, Use
 
@@ -19,7 +20,7 @@ class Raising:
 
     def __init__(self, function: Callable[..., Any], *args: Any) -> None:
         concrete = tf.function(function).get_concrete_function(*(args or (X, I)))
-        library = function_defs.library_of(concrete, concrete.graph.as_graph_def())
+        library = concrete_functions.library_of(concrete, concrete.graph.as_graph_def())
         entry = concrete.function_def.signature.name
         self.found = failures.find_checks(library, entry)
         self.before = library.SerializeToString(deterministic=True)
@@ -135,7 +136,7 @@ def several(x: tf.Tensor, i: tf.Tensor) -> Any:
 def test_the_names_are_the_same_for_the_same_input() -> None:
     function = tf.function(several)
     concrete = function.get_concrete_function(X, I)
-    library = function_defs.library_of(concrete, concrete.graph.as_graph_def())
+    library = concrete_functions.library_of(concrete, concrete.graph.as_graph_def())
     entry = concrete.function_def.signature.name
     texts = {failures.add(library, entry).SerializeToString(deterministic=True) for _ in range(3)}
     assert len(texts) == 1

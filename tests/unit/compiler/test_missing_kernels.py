@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from hostcall._compiler import refusals
-from hostcall._tf.graph import function_defs
+from hostcall._tf import concrete_functions
 from tests.support.e2e.refused_programs import PROGRAMS
 from tests.support.helpers import jitted
 from tests.support.versions import is_older_than
@@ -69,7 +69,7 @@ CASES: dict[str, Callable[..., Any]] = {
 
 
 def _found(traced: Any) -> list[str]:
-    library = function_defs.library_of(traced, traced.graph.as_graph_def())
+    library = concrete_functions.library_of(traced, traced.graph.as_graph_def())
     name = traced.function_def.signature.name
     return [missing.op for missing in refusals.nodes_without_kernels(library, name, "CPU")]
 

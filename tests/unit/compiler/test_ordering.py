@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import hostcall  # noqa: F401 - its script ops are what is ordered
 from hostcall._compiler.one_program import ordering
+from hostcall._tf import concrete_functions
 from hostcall._tf.graph import attributes, function_defs, protos
 from tests.support.helpers import gradient_of
 
@@ -24,7 +25,7 @@ class Ordered:
 
     def __init__(self, function: Callable[[tf.Tensor], Any]) -> None:
         concrete = tf.function(function).get_concrete_function(X)
-        library = function_defs.library_of(concrete, concrete.graph.as_graph_def())
+        library = concrete_functions.library_of(concrete, concrete.graph.as_graph_def())
         self.serialized = library.SerializeToString()
         self.entry = concrete.function_def.signature.name
         ordered, self.name = ordering.order_side_effects(library, self.entry)

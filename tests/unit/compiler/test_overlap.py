@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import hostcall
 from hostcall._compiler.one_program import async_calls, ordering
-from hostcall._tf.graph import function_defs
+from hostcall._tf import concrete_functions
 
 X = tf.constant([[1.0, 2.0], [3.0, 4.0]])
 
@@ -23,7 +23,7 @@ class Program:
 
     def __init__(self, function: Callable[..., Any], *args: Any) -> None:
         concrete = tf.function(function).get_concrete_function(*(args or (X,)))
-        library = function_defs.library_of(concrete, concrete.graph.as_graph_def())
+        library = concrete_functions.library_of(concrete, concrete.graph.as_graph_def())
         before = library.SerializeToString(deterministic=True)
         async_calls.free(library)
         new, entry = ordering.order_side_effects(library, concrete.function_def.signature.name)

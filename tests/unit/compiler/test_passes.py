@@ -17,6 +17,7 @@ from hostcall._compiler.clusters.partitioner import Partitioner
 from hostcall._compiler.one_program import async_calls, host_regions, ordering
 from hostcall._compiler.semantics import failures
 from hostcall._compiler.sizes import marks, shape_agnostic
+from hostcall._tf import concrete_functions
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph import protos
 from hostcall._tf.graph.program import ProgramModel
@@ -384,7 +385,7 @@ def a_call_in_a_cluster(x: tf.Tensor) -> Any:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.function.__name__)
 def test_programs_before_and_after(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
     concrete = tf.function(case.function, jit_compile=True).get_concrete_function(X)
-    library = defs.library_of(concrete, concrete.graph.as_graph_def())
+    library = concrete_functions.library_of(concrete, concrete.graph.as_graph_def())
     before = ProgramModel(library.function)
     after = ProgramModel(
         case.run(defs.with_defaults(library), concrete.function_def.signature.name)

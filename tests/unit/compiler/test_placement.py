@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import hostcall
 from hostcall._compiler import kernel_hook
-from hostcall._tf.graph import function_defs
+from hostcall._tf import concrete_functions
 from tests.support.helpers import jitted
 from tests.support.tpu import compile_for_tpus
 
@@ -28,7 +28,7 @@ def rewritten(program: Any, device: str = DEVICE) -> Any:
 
 
 def rewritten_for(concrete: Any, device: str) -> Any:
-    library = function_defs.library_of(concrete, concrete.graph.as_graph_def())
+    library = concrete_functions.library_of(concrete, concrete.graph.as_graph_def())
     name = concrete.function_def.signature.name
     return kernel_hook.rewrite_for_kernel(library.SerializeToString(), name, device, True)
 

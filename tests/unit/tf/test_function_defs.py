@@ -1,4 +1,4 @@
-"""hostcall._tf.graph.function_defs: the order of nodes, names of functions, and digests in them."""
+"""hostcall._tf.graph.function_defs: the order of nodes."""
 
 from collections.abc import Mapping, Sequence
 

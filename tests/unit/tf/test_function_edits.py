@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from hostcall._tf.graph import function_defs, protos
+from hostcall._tf.graph import function_edits, protos
 from hostcall._tf.graph.function_edits import FunctionEdits
 from hostcall._tf.types import FunctionDef, NodeDef
 
@@ -26,7 +26,7 @@ def chain(*names: str) -> FunctionDef:
 @pytest.mark.parametrize("most_in_place", [0, 100], ids=["anew", "in_place"])
 def test_nodes_are_added_beside_others(most_in_place: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The nodes in front of one take changed values; those behind it take them as they were."""
-    monkeypatch.setattr(function_defs, "MOST_IN_PLACE", most_in_place)
+    monkeypatch.setattr(function_edits, "MOST_IN_PLACE", most_in_place)
     function = chain("a", "b", "c")
     edits = FunctionEdits(function)
     edits.before("b", [node("b1"), node("b2", "a:y:0")])
@@ -46,10 +46,10 @@ def test_nodes_are_added_beside_others(most_in_place: int, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("most_in_place", [0, 100], ids=["anew", "in_place"])
 def test_dead_nodes_are_removed(most_in_place: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(function_defs, "MOST_IN_PLACE", most_in_place)
+    monkeypatch.setattr(function_edits, "MOST_IN_PLACE", most_in_place)
     function = chain("a", "b", "c", "d")
     function.ret["result"] = "b:y:0"
-    function_defs.drop_dead_nodes(function, {})
+    function_edits.drop_dead_nodes(function, {})
     assert [one.name for one in function.node_def] == ["a", "b"]
 
 

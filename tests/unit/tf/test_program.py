@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from hostcall._tf import concrete_functions
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph import protos
 from hostcall._tf.graph.program import Function, Node, ProgramModel
@@ -17,7 +18,7 @@ X = tf.TensorSpec([3], tf.float32)
 
 def library_of(function: Callable[..., Any]) -> Any:
     concrete = tf.function(function).get_concrete_function(X)
-    return defs.library_of(concrete, concrete.graph.as_graph_def())
+    return concrete_functions.library_of(concrete, concrete.graph.as_graph_def())
 
 
 def loop(x: tf.Tensor) -> tf.Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from hostcall._tf.graph import function_defs as defs
@@ -11,17 +11,17 @@ from hostcall._tf.types import AnyNode, FunctionDef
 
 
 class Effects:
-    """The functions that reach ops of types `ops`, if `of_op` is true of them; None for all."""
+    """The functions that reach ops of types `ops`, or any, of which `of_op` is true if given."""
 
     def __init__(
         self,
         functions: Mapping[str, Any],
         of_op: Callable[[Any], bool] | None = op_kinds.is_ordered,
-        ops: Collection[str] = op_kinds.ORDERED_OPS,
+        ops: Collection[str] | None = op_kinds.ORDERED_OPS,
     ) -> None:
         self._functions = functions
         self._ops = ops
-        self._of_op = of_op or (lambda node: node.op in ops)
+        self._of_op = of_op or (lambda node: ops is None or node.op in ops)
         self._found: dict[str, bool] = {}
 
     def of_function(self, name: str) -> bool:
@@ -30,10 +30,13 @@ class Effects:
             self._found[name] = False  # ends the recursion for a function that calls itself
             function = self._functions.get(name)
             self._found[name] = function is not None and (
-                any(map(self._of_op, defs.nodes_of(function, self._ops)))
+                any(map(self._of_op, self._nodes(function)))
                 or any(map(self.of_callees, defs.calls_in(function, self._functions)))
             )
         return self._found[name]
+
+    def _nodes(self, function: Any) -> Iterable[Any]:
+        return function.node_def if self._ops is None else defs.nodes_of(function, self._ops)
 
     def of_callees(self, node: AnyNode) -> bool:
         """Return whether a function that a node calls has side effects."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hostcall._compiler.analyses import node_places, turns
@@ -91,7 +91,7 @@ _MADE_UP = frozenset({"FakeParam"})
 _LIST_READS = frozenset({"TensorListPopBack", "TensorListGetItem", "TensorListStack"})
 # Marks of nodes that must be on the host in any case.
 _FOR_HOST = (attributes.BLOCKER, attributes.WRONG)
-# Those of nodes that may have to be on the host.
+# Marks of nodes that may have to be on the host.
 _ON_HOST = (*_FOR_HOST, attributes.ROUTE, attributes.BRANCHES_DIFFER)
 
 _ENDS_PROCESS = (
@@ -115,7 +115,7 @@ class Findings:
     # taken. Only the gradient of a branch not taken uses them. It does not run, but XLA would
     # compile it.
     made_up: set[str]
-    # Those in `reasons` that XLA would compile for each value that they get.
+    # The nodes in `reasons` that XLA would compile for each value that they get.
     data_constants: set[str] = dataclasses.field(default_factory=set)
     # The nodes that compute these values, and may run on the host or in a cluster.
     index_nodes: set[str] = dataclasses.field(default_factory=set)
@@ -146,9 +146,9 @@ class HostOps:
         texts = [function.SerializePartialToString() for function in functions.values()]
         marks = [m for m in _ON_HOST if any(m.encode() in text for text in texts)]
         self._marks = [m for m in _FOR_HOST if m in marks]
-        kinds: Collection[str] = op_kinds.SCRIPT_OPS
-        if marks or rules.everything:
-            kinds = {node.op for function in functions.values() for node in function.node_def}
+        # Whether `check_whole` may raise an error.
+        self.may_go_wrong = bool(self._marks) or attributes.BRANCHES_DIFFER in marks
+        kinds = None if marks or rules.everything else op_kinds.SCRIPT_OPS
         self._must = Effects(functions, self._must_be_on_host, kinds)
         self._effects = Effects(functions, op_kinds.has_effect)
         # The nodes whose calls of Python run one at a time.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from hostcall._compiler.analyses.varying import VaryingValues
-from hostcall._tf.graph import attributes
+from hostcall._tf.graph import attributes, op_kinds
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph.solver import reach
 from hostcall._tf.types import FunctionDef, Functions, NodeDef
@@ -64,7 +64,7 @@ class LiveNodes:
         """Return the name of the function that is inlined for a node, or ""."""
         if node.op in self._functions:
             return node.op
-        name = node.attr["f"].func.name if node.op in defs.CALL_OPS else ""
+        name = node.attr["f"].func.name if node.op in op_kinds.CALL_OPS else ""
         return name if name in self._functions else ""
 
     def _compiled_with(self, function: str, node: NodeDef) -> list[str]:

@@ -19,10 +19,9 @@ from typing import Any
 
 from hostcall._functions import source_location
 from hostcall._ops import lookup, settings
-from hostcall._ops.callback_spec import CallbackSpec
 from hostcall._tf import autograph, script_op_graphs
 from hostcall._tf.graph import function_defs as defs
-from hostcall._tf.graph import op_kinds
+from hostcall._tf.graph import function_names, op_kinds
 from hostcall._tf.types import ConcreteFunction, FunctionDef, Functions, Graph, NodeDef
 from hostcall_runtime import _library
 
@@ -75,8 +74,8 @@ def describe_place(functions: Functions, function: str, node: str, op: str) -> s
     """Return " at " and `file:line` of what created a node of type `op` in a function, or ""."""
     for definition in functions.values():
         for script_op in defs.nodes_of(definition, op_kinds.SCRIPT_OPS):
-            spec = lookup.unchecked_entry_of(script_op)
-            created = spec.op() if isinstance(spec, CallbackSpec) and spec.op is not None else None
+            spec = lookup.own_spec_of(script_op)
+            created = spec.op() if spec is not None and spec.op is not None else None
             if created is None:
                 continue
             for graph in _graphs_around(created.graph, function):
@@ -154,4 +153,4 @@ def _functions_of(node: NodeDef, function: FunctionDef) -> Iterator[str]:
     yield from node.experimental_debug_info.original_func_names
     name = function.signature.name
     yield name
-    yield defs.before_digest(name)
+    yield function_names.before_digest(name)

@@ -16,6 +16,9 @@ from hostcall._tf.types import FunctionDef, NodeDef
 # An op whose results have bounded sizes, by the name of its function and its own.
 Source: TypeAlias = tuple[str, str]
 
+LONGEST = 64  # of the vectors that give sizes, whose elements are followed
+DIFFER = "it takes sizes that may differ"
+
 
 class UnprovenError(Exception):
     """The error for an op that is not known to be right with bounded sizes."""
@@ -108,7 +111,7 @@ def _broadcast_size(sizes: Sequence[Size]) -> Size:
     if not others:
         return 1
     if has_symbol(others) and len(others) > 1:
-        raise UnprovenError("it takes sizes that may differ")
+        raise UnprovenError(DIFFER)
     return others.pop() if len(others) == 1 else next((n for n in others if n is not None), None)
 
 
@@ -117,7 +120,7 @@ def same(sizes: Sequence[Size]) -> Size:
     if len(set(sizes)) == 1:
         return sizes[0]
     if has_symbol(sizes):
-        raise UnprovenError("it takes sizes that may differ")
+        raise UnprovenError(DIFFER)
     return next((size for size in sizes if size is not None), None)
 
 
@@ -173,7 +176,6 @@ def _join_contents(contents: Sequence[Shape | None]) -> Shape | None:
 
 _SHAPES = "_output_shapes"
 _INTEGERS = (tf.int32, tf.int64)
-_LONGEST = 64  # of the vectors that give sizes
 _DTYPES_WITHOUT_SHAPE = (tf.resource, tf.variant)
 
 
@@ -232,7 +234,7 @@ class Inferred:
         if tensor is None or tensor.dtype not in _INTEGERS or tensor.shape.rank not in (0, 1):
             return None
         count = tensor.shape.num_elements()
-        if count is None or count > _LONGEST:
+        if count is None or count > LONGEST:
             return None
         value = tf.get_static_value(tensor)
         return (None,) * count if value is None else tuple(int(n) for n in value.flatten())
@@ -274,7 +276,7 @@ class Inferred:
     def _copies(self, node: NodeDef) -> list[Any]:
         """Return a node's copy in the graph, or placeholders if the graph cannot hold it."""
         if self._is_opaque(node):
-            types = [t for some in self._types.of_node(node.name).values() for t in some]
+            types = self._types.results_of(node.name).values()
             known = node.attr["output_shapes"].list.shape if "output_shapes" in node.attr else []
             shapes = [sizes_of(tf.TensorShape(shape)) for shape in known]
             if node.op == "ReadVariableOp":

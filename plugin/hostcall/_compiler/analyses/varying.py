@@ -37,7 +37,7 @@ class VaryingValues:
 
     def _start(self) -> None:
         for name, function in self._functions.items():
-            for node in function.node_def:
+            for node in defs.calls_in(function, self._functions):
                 for called in self._called(node):
                     self._callers[called].add(name)
         for name, function in self._functions.items():
@@ -81,7 +81,7 @@ class VaryingValues:
             found = self._loop(node, inputs)
         elif node.op in op_kinds.BRANCH_OPS:
             found = self._branches(called, inputs)
-        elif node.op in defs.CALL_OPS or node.op in self._functions:
+        elif node.op in op_kinds.CALL_OPS or node.op in self._functions:
             self._pass(called, _positions(inputs))
             found = {i for callee in called for i in self._results[callee]}
         else:  # an unknown op

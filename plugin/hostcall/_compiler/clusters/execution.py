@@ -22,7 +22,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._tf.graph import attributes, op_kinds, protos
+from hostcall._tf.graph import attributes, function_edits, function_names, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.types import FunctionDef, NodeDef
 
@@ -78,7 +78,7 @@ class _Shared:
                 callee.name = self.name_of(callee.name)
         copy.signature.name = ""
         digest = hashlib.sha256(copy.SerializeToString(deterministic=True)).hexdigest()
-        new_name = f"{defs.without_number(name)}_{digest[:_DIGITS]}"
+        new_name = f"{function_names.without_number(name)}_{digest[:_DIGITS]}"
         copy.signature.name = self._names[name] = new_name
         self.functions[new_name] = copy
         return new_name
@@ -91,7 +91,7 @@ def _number_arguments(function: FunctionDef) -> None:
         argument.name = new[argument.name]
     for node in function.node_def:
         node.input[:] = [_renamed(value, new) for value in node.input]
-    defs.edit_results(function, lambda value: _renamed(value, new))
+    function_edits.edit_results(function, lambda value: _renamed(value, new))
 
 
 def _renamed(value: str, new: Mapping[str, str]) -> str:
@@ -121,14 +121,14 @@ def bring_rendezvous(functions: Mapping[str, Any]) -> None:
     for name in on_host:
         functions[name].attr[_SHARED_ATTR].b = True
         for node in functions[name].node_def:
-            if node.op in defs.CALL_OPS and node.attr["f"].func.name in on_host:
+            if node.op in op_kinds.CALL_OPS and node.attr["f"].func.name in on_host:
                 node.attr[attributes.INNER_CALL].b = True
 
 
 EXECUTOR = b"SINGLE_THREADED_EXECUTOR"
 
 # TensorFlow lowers an op with it to nodes that only its other executor can run.
-_LOWER_ATTR = "_lower_using_switch_merge"
+LOWER_ATTR = "_lower_using_switch_merge"
 
 
 def all_are_for(device: str, functions: Iterable[Any]) -> bool:
@@ -151,13 +151,14 @@ def run_in_sequence(functions: Mapping[str, Any], old: Mapping[str, Any]) -> Non
     if not all(map(_is_sequence, on_host)):
         return
     clusters = functions.keys() - {function.signature.name for function in on_host}
+    known = {**old, **functions}
     for function in on_host:
         function.attr[attributes.SEQUENTIAL].b = True
         for node in function.node_def:
-            node.attr.pop(_LOWER_ATTR, None)
+            node.attr.pop(LOWER_ATTR, None)
             called = clusters.intersection(defs.called_functions(node, functions))
             # TensorFlow's kernels may run a cluster, and use the executor of its call.
-            is_lowered = any(_is_lowered(name, {**old, **functions}) for name in called)
+            is_lowered = any(_is_lowered(name, known) for name in called)
             if "executor_type" in node.attr and not is_lowered:
                 node.attr["executor_type"].s = EXECUTOR
             if _may_fail_unnamed(node):
@@ -167,7 +168,7 @@ def run_in_sequence(functions: Mapping[str, Any], old: Mapping[str, Any]) -> Non
 def _is_lowered(name: str, functions: Mapping[str, Any]) -> bool:
     """Return whether a function, or one that it calls, has an op that becomes several nodes."""
     reached = defs.reachable_in(functions, name).values()
-    return any(_LOWER_ATTR in node.attr for function in reached for node in function.node_def)
+    return any(LOWER_ATTR in node.attr for function in reached for node in function.node_def)
 
 
 def _is_sequence(function: FunctionDef) -> bool:

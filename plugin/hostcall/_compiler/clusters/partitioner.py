@@ -127,7 +127,7 @@ class Partitioner:
         clusters = [cluster.write() for cluster in _divide(divided, places, costs.pays)]
         host = divided.write()
         if name != self._entry:  # the caller knows the entry's name
-            defs.note_function(host.node_def, name)
+            function_edits.note_function(host.node_def, name)
         self._add(host, clusters)
         called = {cluster.signature.name for cluster in clusters}
         on_host = {}
@@ -148,10 +148,10 @@ class Partitioner:
     def _add(self, host: FunctionDef, clusters: list[Any]) -> None:
         host.attr.pop(defs.MUST_COMPILE, None)
         host.attr.pop(attributes.CLUSTER, None)
-        defs.set_context(host, host)
+        function_edits.set_context(host, host)
         self.functions[host.signature.name] = host
         for cluster in clusters:
-            defs.set_context(cluster, host)
+            function_edits.set_context(cluster, host)
             cluster.attr[defs.MUST_COMPILE].b = True
             cluster.attr[attributes.CLUSTER].b = True
             for node in cluster.node_def:  # else kernels that run the cluster compile it alone
@@ -162,7 +162,7 @@ class Partitioner:
         """Copy a function, with control edges between the calls that run one at a time."""
         function = protos.copy_of(old)
         placement.return_handles_themselves(function, self._old)
-        defs.drop_dead_nodes(function, self._old)
+        function_edits.drop_dead_nodes(function, self._old)
         _replace_made_up(function)
         for node in function.node_def:
             node.attr.pop("_class", None)  # colocated nodes may be separated
@@ -220,11 +220,9 @@ def _replace_made_up(function: FunctionDef) -> None:
         name = f"{node.name}/hostcall_any"
         controls = [value for value in node.input if value.startswith("^")]
         # The controls make it run where the node does, perhaps in a branch of TensorFlow 1.
-        unknown = protos.node_def_pb2.NodeDef(name=name, op="Const", input=controls)
-        unknown.attr["dtype"].type = defs.INT32
-        unknown.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(-1, tf.int32))
-        function.node_def.append(unknown)
-        defs.replace_value(function, f"{node.name}:output:0", f"{node.name}:handle:0")
+        unknown = tf.make_tensor_proto(-1, tf.int32)
+        function.node_def.append(function_edits.constant(name, unknown, controls=controls))
+        function_edits.replace_value(function, f"{node.name}:output:0", f"{node.name}:handle:0")
         node.op = "EmptyTensorList"
         node.attr.clear()
         node.attr["element_dtype"].type = defs.FLOAT

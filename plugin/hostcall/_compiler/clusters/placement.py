@@ -17,6 +17,7 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._compiler import devices
+from hostcall._compiler.clusters import execution
 from hostcall._tf.graph import attributes, function_edits, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph.solver import solve
@@ -34,7 +35,7 @@ def carry(functions: dict[str, Any], others: Mapping[str, Any]) -> None:
     """Make loops and branches outside of clusters carry wide floats, in place or in copies."""
 
     def widen(name: str) -> Iterator[str]:
-        for node in defs.nodes_of(functions[name], defs.CONTROL_FLOW_OPS):
+        for node in defs.nodes_of(functions[name], op_kinds.CONTROL_FLOW_OPS):
             if any(defs.handles(node, dtype, {}) for dtype in _WIDE):
                 yield from _call_with_wide(node, functions, others)
                 function_edits.pass_wide(functions[name], node, _WIDE)
@@ -59,9 +60,6 @@ def _call_with_wide(
     return made
 
 
-_LOWER_ATTR = "_lower_using_switch_merge"
-
-
 def place(
     function: FunctionDef,
     clusters: Set[str],
@@ -82,7 +80,7 @@ def place(
     returned = set(map(defs.source, function.ret.values()))
     for node in reversed(defs.program_order(function)):
         node.device = ""
-        if node.op in defs.CONTROL_FLOW_OPS:
+        if node.op in op_kinds.CONTROL_FLOW_OPS:
             _lower(node)
         if not clusters.isdisjoint(callee.name for callee in defs.callees(node)):
             node.device = device
@@ -113,13 +111,13 @@ def return_handles_themselves(function: FunctionDef, functions: Mapping[str, Any
             value = identities[value]
         return value
 
-    defs.edit_results(function, origin)
+    function_edits.edit_results(function, origin)
 
 
 def _lower(node: NodeDef) -> None:
     """Make TensorFlow lower a loop or branch to nodes, which run where they are placed."""
     # The kernel of a loop or branch would run all called functions on its own device. In a function
     # for XLA, TensorFlow leaves the op as it is.
-    node.attr[_LOWER_ATTR].b = True
+    node.attr[execution.LOWER_ATTR].b = True
     if node.op in op_kinds.LOOP_OPS:
         node.attr["parallel_iterations"].i = 1  # a kernel's iterations do not overlap either

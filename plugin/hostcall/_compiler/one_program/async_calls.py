@@ -21,7 +21,6 @@ import tensorflow as tf
 from hostcall._compiler.analyses import loops, turns
 from hostcall._compiler.analyses.effects import Effects
 from hostcall._ops import lookup
-from hostcall._ops.callback_spec import CallbackSpec
 from hostcall._tf.graph import attributes, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph.program import Function, Node, ProgramModel, Value, dtypes, predecessors
@@ -52,8 +51,8 @@ def free(library: FunctionDefLibrary) -> None:
 
 
 def _is_pure(node: AnyNode) -> bool:
-    entry = lookup.unchecked_entry_of(node)
-    return isinstance(entry, CallbackSpec) and entry.options.pure
+    spec = lookup.own_spec_of(node)
+    return spec is not None and spec.options.pure
 
 
 # Ops worth overlapping with a call: XLA makes more than one pass over their operands. The branches

@@ -10,10 +10,8 @@ number, so the program draws it at random.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from hostcall._tf.graph import attributes, op_kinds, protos
+from hostcall._compiler.analyses.effects import Effects
+from hostcall._tf.graph import attributes, function_edits, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph.function_edits import NodeWriter
 from hostcall._tf.types import FunctionDef, Functions, NodeDef
@@ -59,10 +57,9 @@ def join_again(function: FunctionDef) -> None:
         choice = added.get(defs.source(value))
         return value if choice is None or choice.op != "SelectV2" else choice.input[1]
 
-    defs.edit_results(function, joined)
+    function_edits.edit_results(function, joined)
     kept = [node for node in function.node_def if node.name not in added]
-    del function.node_def[:]
-    function.node_def.extend(kept)
+    function_edits.replace_nodes(function, kept)
 
 
 def _opaque_number(nodes: NodeWriter) -> str:
@@ -75,9 +72,10 @@ def _opaque_number(nodes: NodeWriter) -> str:
     return nodes.add("Cast", drawn, SrcT=defs.FLOAT, DstT=defs.INT32)
 
 
-def _touched(function: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
+def _touched(function: FunctionDef, functions: Functions) -> set[str]:
     """Return the nodes that bounded sizes may reach."""
-    found = {node.name for node in function.node_def if _is_source(node, functions, set())}
+    sources = Effects(functions, _is_source, None)
+    found = {node.name for node in function.node_def if sources.of_node(node)}
     if found:
         for node in defs.program_order(function):
             taken = (defs.source(value) for value in node.input if not value.startswith("^"))
@@ -100,9 +98,5 @@ def _fixed_results(function: FunctionDef) -> set[str]:
     return fixed
 
 
-def _is_source(node: NodeDef, functions: Mapping[str, Any], seen: set[str]) -> bool:
-    if protos.pairs(node, attributes.PREDICTED):
-        return True
-    names = [n for n in defs.called_functions(node, functions) if n in functions and n not in seen]
-    seen.update(names)
-    return any(_is_source(n, functions, seen) for name in names for n in functions[name].node_def)
+def _is_source(node: NodeDef) -> bool:
+    return bool(protos.pairs(node, attributes.PREDICTED))

@@ -91,7 +91,7 @@ def predicted_program(
 
 def may_have_shapes(program: ProgramWithRegions) -> bool:
     """Return whether XLA may know the shapes of all results of regions, as it has to."""
-    # Those of results that follow from references alone, it does not.
+    # It does not know the shapes of results that follow from references alone.
     return all(
         _are_known(function, [None] * len(function.signature.input_arg))
         for function in program.functions
@@ -152,8 +152,7 @@ def write(
     def is_call(node: Node) -> bool:
         return node.op in op_kinds.SCRIPT_OPS or op_kinds.has_effect(node) or is_host_op(node)
 
-    kinds = {node.op for function in functions for node in function.nodes}
-    _check(functions, Effects(copies.program, is_call, kinds))
+    _check(functions, Effects(copies.program, is_call, None))
     _chain(functions, Effects(copies.program, op_kinds.has_effect))
     references = _References(functions, is_host_op)
     regions: list[Region] = []
@@ -175,9 +174,8 @@ def _widen(compiled: Iterable[Any], regions: Iterable[Any]) -> None:
         if not defs.WIDE.keys().isdisjoint(defs.fixed_types(region.signature)):
             narrow.add(region.signature.name)
             function_edits.take_wide(region, defs.WIDE)
-            nodes = [protos.copy_of(node) for node in defs.program_order(region)]
-            del region.node_def[:]
-            region.node_def.extend(nodes)  # its kernels are run in the order of its nodes
+            # Its kernels are run in the order of its nodes.
+            function_edits.replace_nodes(region, defs.program_order(region))
     for function in compiled if narrow else ():
         for node in [n for n in function.node_def if protos.text(n, "region") in narrow]:
             function_edits.pass_wide(function, node, defs.WIDE)
@@ -185,7 +183,7 @@ def _widen(compiled: Iterable[Any], regions: Iterable[Any]) -> None:
 
 def _is_call(node: Node) -> bool:
     """Return whether XLA compiles the functions that a node calls along with it."""
-    return node.op in defs.CONTROL_FLOW_OPS | defs.CALL_OPS or node.op in node.function.program
+    return node.op in op_kinds.CALLING_OPS or node.op in node.function.program
 
 
 class _Copies:
@@ -214,7 +212,7 @@ def _check(functions: Collection[Function], calls: Effects) -> None:
     if defs.VARIANT in defs.fixed_types(next(iter(functions)).signature):
         raise NotWholeError("it takes or returns a value of dtype variant")
     for node in (node for function in functions for node in function.nodes):
-        if node.op in defs.FRAME_OPS:
+        if node.op in op_kinds.FRAME_OPS:
             raise NotWholeError("it has TensorFlow 1's loops or branches")
         if requested_routes.asked(node) == requested_routes.PARTITION:
             raise NotWholeError("route='partition' was asked for")
@@ -311,9 +309,9 @@ class _BodyWithRegions:
             node.attr.pop("_class", None)
             if node.op in op_kinds.SCRIPT_OPS:
                 op_kinds.take_own_kernel(node)
-        defs.set_context(part.proto, function.proto)
+        function_edits.set_context(part.proto, function.proto)
         if function.name != self._entry:  # the caller knows the entry's name
-            defs.note_function([node.proto for node in part.nodes], self._old)
+            function_edits.note_function([node.proto for node in part.nodes], self._old)
         inputs = [self._origins.get(value, value).name for value in taken]
         names = [node.name for node in members]
         self._regions.append(Region(part.name, self._old, names, inputs))

@@ -100,7 +100,7 @@ _TOKEN_NAME = "_xla_original_oc_node_name"
 _UNIT_TOKEN = "_xla_token_arg_node"
 
 # The ops, other than functions, that may have side effects or call functions with side effects.
-_EFFECT_OPS = op_kinds.ORDERED_OPS | op_kinds.SCRIPT_OPS | defs.CONTROL_FLOW_OPS | defs.CALL_OPS
+_EFFECT_OPS = op_kinds.ORDERED_OPS | op_kinds.SCRIPT_OPS | op_kinds.CALLING_OPS
 
 SUFFIX = "__hostcall"  # the suffix of the names of new functions
 
@@ -179,7 +179,7 @@ class _Orderer:
                 if attributes.AFTER_EFFECTS not in node.attr:
                     yield node
             elif self._effects.of_callees(node):
-                if node.op in defs.CONTROL_FLOW_OPS:
+                if node.op in op_kinds.CONTROL_FLOW_OPS:
                     yield node
                     continue
                 for callee in defs.called_functions(node, self._functions):
@@ -230,7 +230,7 @@ class _Orderer:
             if op_kinds.is_ordered(node):
                 last = _chain_effect(node, last, token)
                 self._mark_residuals(node, consumed, escaping)
-            elif node.op in defs.CONTROL_FLOW_OPS:
+            elif node.op in op_kinds.CONTROL_FLOW_OPS:
                 steps = self._order_units(function, node, escaping)
                 for step in steps:
                     last = _chain(step, last, f"{path}{step.name}")
@@ -337,12 +337,12 @@ class _Orderer:
         """Return a copy of the function that a plain call calls, for this call alone."""
         self._inlined += 1
         self._refuse(_TOO_MANY, self._inlined, _MOST_COPIES)
-        name = node.attr["f"].func.name if node.op in defs.CALL_OPS else node.op
+        name = node.attr["f"].func.name if node.op in op_kinds.CALL_OPS else node.op
         copy = self._copy(name, f"{caller}__{node.name}".replace("/", "__"))
         self._functions[copy.signature.name] = self._functions[name]
         # The names of the tokens are right only if the body is inlined.
         copy.attr.pop("_noinline", None)
-        if node.op in defs.CALL_OPS:
+        if node.op in op_kinds.CALL_OPS:
             node.attr["f"].func.name = copy.signature.name
             node.attr["f"].func.attr.pop("_noinline", None)
         else:
@@ -388,9 +388,9 @@ def _place(node: NodeDef) -> _Carried:
 
 def _between_barriers(function: FunctionDef, node: Any, place: _Carried) -> list[Any]:
     """Let a loop or branch carry the integer from one barrier to another; return all three."""
-    zero = function.node_def.add(name=f"{node.name}/hostcall_zero", op="Const")
-    zero.attr["dtype"].type = defs.INT32
-    zero.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(0, tf.int32))
+    number = tf.make_tensor_proto(0, tf.int32)
+    zero = function_edits.constant(f"{node.name}/hostcall_zero", number)
+    function.node_def.append(zero)
     before = _barrier(function, f"{node.name}/hostcall_before", f"{zero.name}:output:0")
     begin = f"{before.name}:output:0"
     if node.op in op_kinds.LOOP_OPS:

@@ -112,7 +112,7 @@ def _behind_shapes(value: str, nodes: Mapping[str, Any]) -> str:
     return value
 
 
-# How many ops back two values are compared.
+# The most ops before two values that are compared.
 _DEPTH = 8
 _SAME_ELEMENTS = frozenset(
     {"BroadcastTo", "EnsureShape", "ExpandDims", "Identity", "Reshape", "Squeeze"}
@@ -182,7 +182,7 @@ def is_of_onednn(node: NodeDef, nodes: Nodes) -> bool:  # noqa: ARG001 - as the 
 
 def ends_at_least(node: NodeDef, nodes: Nodes) -> bool:
     """Return whether no maximum of TensorFlow's kernel is below the least finite number."""
-    # That of oneDNN is float32's, for 16 bits too, which hold it as -infinity.
+    # oneDNN's least number is float32's, for 16 bits too, which hold it as -infinity.
     is_narrow = has_dtype(tf.half, tf.bfloat16)(node, nodes)
     return is_float(node, nodes) and not (is_narrow and op_kinds.is_of_onednn(node))
 

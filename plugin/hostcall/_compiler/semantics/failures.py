@@ -21,13 +21,12 @@ from hostcall._compiler import control_flow
 from hostcall._compiler.analyses import counting, node_places
 from hostcall._compiler.analyses.effects import Effects
 from hostcall._compiler.semantics.checks import CHECKS, CheckWriter
-from hostcall._tf.graph import attributes, function_edits, op_kinds, protos
+from hostcall._tf.graph import attributes, function_edits, function_names, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph.function_edits import FunctionEdits, NodeWriter
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 
-_CALLING = defs.CALL_OPS | defs.CONTROL_FLOW_OPS
-_RELEVANT = _CALLING | op_kinds.ORDERED_OPS | op_kinds.SCRIPT_OPS
+_RELEVANT = op_kinds.CALLING_OPS | op_kinds.ORDERED_OPS | op_kinds.SCRIPT_OPS
 _FAILURE = "hostcall_failure"  # the argument and the result with the number of an error
 _CALL, _BODY, _CONDITION = "call", "body", "condition"  # the uses of a function
 _SUFFIX = "__raising"
@@ -125,7 +124,7 @@ class _Fails:
 
     def of_node(self, node: NodeDef) -> bool:
         """Return whether a node calls a function that may fail."""
-        if node.op not in self._functions and node.op not in _CALLING:
+        if node.op not in self._functions and node.op not in op_kinds.CALLING_OPS:
             return False
         return any(map(self.of_function, defs.called_functions(node, self._functions)))
 
@@ -173,8 +172,9 @@ class _Program:
             errors = body.return_failure(use, ends)
             follows = body.follows_effects
             body.edits.write()
-            digest = defs.digest_of_functions([function])
-            function.signature.name = f"{defs.without_digests(name)}{_SUFFIX}_{use}{digest}"
+            digest = function_names.digest_of_functions([function])
+            plain = function_names.without_digests(name)
+            function.signature.name = f"{plain}{_SUFFIX}_{use}{digest}"
             self.new[function.signature.name] = function
             self._variants[key] = _Variant(function.signature.name, errors, follows)
         return self._variants[key]
@@ -218,7 +218,7 @@ class _Body:
 
     def _add_checks(self) -> None:
         # Calls that nothing uses do not fail, either.
-        defs.drop_dead_nodes(self._function, self._program.functions)
+        function_edits.drop_dead_nodes(self._function, self._program.functions)
         for name, checks in self._checks.items():
             self.edits.after(name, [node for found in checks for node in found.added])
         self.edits.write()
@@ -323,7 +323,7 @@ class _Body:
             return _Pending(value, called.errors, True, called.follows_effects)
         errors: set[int] = set()
         # Unlike the results of a call, which is inlined, those of a branch come at its end.
-        follows = node.op in defs.CONTROL_FLOW_OPS
+        follows = node.op in op_kinds.CONTROL_FLOW_OPS
         for callee in defs.callees(node):
             called = program.variant(callee.name, _CALL)
             callee.name = called.name

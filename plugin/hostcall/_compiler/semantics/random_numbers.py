@@ -25,7 +25,7 @@ from hostcall._compiler.analyses.effects import Effects
 from hostcall._compiler.semantics.values import Writer
 from hostcall._ops import settings
 from hostcall._tf.graph import function_defs as defs
-from hostcall._tf.graph import op_kinds, protos
+from hostcall._tf.graph import function_names, op_kinds, protos
 from hostcall._tf.graph.function_edits import OpWriter
 from hostcall._tf.graph.solver import solve
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
@@ -37,7 +37,7 @@ _PHILOX, _THREEFRY = 1, 2  # the numbers of algorithms in the operand `alg`
 _GET_KEY = "StatelessRandomGetKeyCounter"
 _NO_INLINING = "_noinline"  # the attribute of a function that TensorFlow does not inline
 
-# What TensorFlow's kernels encrypt seeds with.
+# The key by which TensorFlow's kernels encrypt seeds.
 _SEED_KEY = 0x02461E293EC8F720
 # The count of the mantissa's bits. TensorFlow's kernels fill them with the last of the random bits.
 _MANTISSA = {defs.FLOAT: 23, _HALF: 10, _BFLOAT16: 7}
@@ -501,7 +501,7 @@ def separate(library: FunctionDefLibrary, entry: str) -> set[str]:
         """Give the calls of a function their own copies; return what it is the first to call."""
         entered.clear()
         for node in defs.calls_in(functions[caller], functions):
-            inlined = node.op in functions or node.op in defs.CALL_OPS | defs.CONTROL_FLOW_OPS
+            inlined = node.op in functions or node.op in op_kinds.CALLING_OPS
             if inlined and defs.redirect(node, functions, own):
                 changed.add(caller)
         return entered
@@ -521,6 +521,6 @@ def _copy(library: FunctionDefLibrary, functions: dict[str, Any], name: str, num
     function = library.function.add()
     function.CopyFrom(functions[name])
     function.signature.name = f"{name}_{number}"
-    function.signature.name = name + defs.digest_of_functions([function])
+    function.signature.name = name + function_names.digest_of_functions([function])
     functions[function.signature.name] = function
     return str(function.signature.name)

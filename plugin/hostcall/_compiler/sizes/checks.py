@@ -14,7 +14,7 @@ from hostcall._compiler.sizes import sources
 from hostcall._compiler.sizes.flow import ANY_DIMENSION
 from hostcall._compiler.sizes.search import Search
 from hostcall._tf.graph import function_defs as defs
-from hostcall._tf.graph import function_edits, op_kinds, protos
+from hostcall._tf.graph import op_kinds, protos
 from hostcall._tf.graph.function_edits import FunctionEdits
 from hostcall._tf.types import NodeDef
 
@@ -95,11 +95,7 @@ def _check_results(
     results = [i for i in results if (i, ANY_DIMENSION) not in allowed]
     if not results:
         return
-    values = [
-        (f"{node.name}:{name}:{i}", dtype)
-        for name, types in defs.output_types(node, {}).items()
-        for i, dtype in enumerate(types)
-    ]
+    values = [*defs.results_of(node, {}).items()]
     check = protos.node_def_pb2.NodeDef(
         name=edits.unused(f"{node.name}/sizes"), op=op_kinds.KNOWN_SIZES
     )
@@ -124,15 +120,20 @@ def _check_list(edits: FunctionEdits, node: NodeDef) -> None:
 
 def _guard(edits: FunctionEdits, node: NodeDef, types: defs.Types) -> None:
     """Let a node wait for one that refuses operands for which XLA would end the process."""
-    alone = function_edits.part_of([node], types)
+    values = defs.data_inputs(node)
+    names = {value: f"hostcall_arg_{i}" for i, value in enumerate(dict.fromkeys(values))}
+    alone = protos.function_pb2.FunctionDef(node_def=[node])
+    alone.node_def[0].input[:] = [names[value] for value in values]
+    for value, name in names.items():
+        alone.signature.input_arg.add(name=name, type=types.of(value))
     result = op_kinds.op_def(node.op).output_arg[0]
     dtype = defs.types_of(node, op_kinds.op_def(node.op), result)[0]
-    alone.function.signature.output_arg.add(name="hostcall_result", type=dtype)
-    alone.function.ret["hostcall_result"] = f"{node.name}:{result.name}:0"
+    alone.signature.output_arg.add(name="hostcall_result", type=dtype)
+    alone.ret["hostcall_result"] = f"{node.name}:{result.name}:0"
     guard = protos.node_def_pb2.NodeDef(
-        name=edits.unused(f"{node.name}/guard"), op="HostcallGuard", input=alone.taken
+        name=edits.unused(f"{node.name}/guard"), op="HostcallGuard", input=names
     )
-    guard.attr["T"].list.type.extend(map(types.of, alone.taken))
-    guard.attr["op"].s = alone.function.SerializeToString(deterministic=True)
+    guard.attr["T"].list.type.extend(map(types.of, names))
+    guard.attr["op"].s = alone.SerializeToString(deterministic=True)
     edits.before(node.name, [guard])
     node.input.append(f"^{guard.name}")

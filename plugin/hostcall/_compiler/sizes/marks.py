@@ -14,7 +14,7 @@ from hostcall._compiler.analyses.sizes import Source
 from hostcall._compiler.semantics import random_numbers
 from hostcall._compiler.sizes import checks, search, sources
 from hostcall._compiler.sizes.search import Search
-from hostcall._tf.graph import attributes, op_kinds, protos
+from hostcall._tf.graph import attributes, function_names, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions
 
@@ -121,7 +121,7 @@ def _rename(functions: Functions, changed: Collection[str], entry: str) -> None:
             calls = defs.calls_in(functions[name], functions)
             redirected = [defs.redirect(node, functions, renamed) for node in calls]
             if name in changed or any(redirected):
-                new_names[name] = name + defs.digest_of_functions([functions[name]])
+                new_names[name] = name + function_names.digest_of_functions([functions[name]])
         return new_names.get(name, name)
 
     for name in functions if changed else ():

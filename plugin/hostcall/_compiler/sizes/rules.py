@@ -15,6 +15,8 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from hostcall._compiler.analyses.sizes import (
+    DIFFER,
+    LONGEST,
     Shape,
     Size,
     Symbol,
@@ -26,8 +28,6 @@ from hostcall._compiler.analyses.sizes import (
     same,
 )
 
-_LONGEST = 64  # of the vectors whose elements are followed
-_DIFFER = "it takes sizes that may differ"
 _JOINS = "it joins or divides dimensions of bounded size"
 _WHERE = "which dimensions it works on, or where, is not known"
 _PART = "it takes such a part of a dimension whose size is bounded"
@@ -155,7 +155,7 @@ def alike(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
     """Infer the shape that all operands and the result have in common."""
     shapes = [shape_of(operand) for operand in operands]
     if len({len(shape) for shape in shapes}) > 1:
-        raise UnprovenError(_DIFFER)
+        raise UnprovenError(DIFFER)
     return [Tensor(tuple(same(sizes) for sizes in zip(*shapes, strict=True)))]
 
 
@@ -374,7 +374,7 @@ def scatter(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 def _check_updates(indices: Shape, updates: Shape, shape: Shape) -> None:
     expected = (*indices[:-1], *shape[_depth(indices) :])
     if len(expected) != len(updates):
-        raise UnprovenError(_DIFFER)
+        raise UnprovenError(DIFFER)
     for pair in zip(expected, updates, strict=True):
         same(pair)
 
@@ -504,7 +504,7 @@ def filled(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
     """Infer the shape of Fill, which its first operand gives."""
     shape, value = sizes_in(operands[0]), operands[1].contents
     count = product(shape) if len(shape) <= 1 else None
-    if value is None or not isinstance(count, int) or count > _LONGEST:
+    if value is None or not isinstance(count, int) or count > LONGEST:
         return [Tensor(shape)]
     return [Tensor(shape, value * count)]
 
@@ -514,7 +514,7 @@ def counted(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
     (start,), (limit,), (delta,) = map(sizes_in, operands)
     if isinstance(start, int) and isinstance(limit, int) and isinstance(delta, int) and delta:
         numbers = tuple(range(start, limit, delta))
-        return [Tensor((len(numbers),), numbers if len(numbers) <= _LONGEST else None)]
+        return [Tensor((len(numbers),), numbers if len(numbers) <= LONGEST else None)]
     if start != 0 or delta != 1:
         raise UnprovenError("it counts to a bounded size, and not from 0 by 1")
     return [Tensor((limit,))]
@@ -533,7 +533,7 @@ def broadcast_to(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
     broadcast([shape, wanted])
     for size, target in zip(shape[::-1], wanted[::-1], strict=False):
         if isinstance(size, Symbol) and size != target:
-            raise UnprovenError(_DIFFER)
+            raise UnprovenError(DIFFER)
     return [Tensor(wanted)]
 
 
@@ -644,7 +644,7 @@ def gradient_axes(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
     padded = [(1,) * (rank - len(sizes)) + sizes for sizes in (first, second)]
     for one, other in zip(*padded, strict=True):
         if one is None or other is None or not (one == other or 1 in (one, other)):
-            raise UnprovenError(_DIFFER)
+            raise UnprovenError(DIFFER)
     axes = [tuple(dim for dim, size in enumerate(sizes) if size == 1) for sizes in padded]
     return [Tensor((len(found),), found) for found in axes]
 
@@ -694,7 +694,7 @@ def strided_slice_grad(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
             # XLA compares bounds here.
             bound = given.bound if isinstance(given, Symbol) else None
             if bound is None or bound != size.bound:
-                raise UnprovenError(_DIFFER)
+                raise UnprovenError(DIFFER)
     return [Tensor(sizes)]
 
 

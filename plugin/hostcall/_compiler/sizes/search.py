@@ -60,7 +60,7 @@ class Search:
         self.script_ops = [each for each in self._nodes if each[1].op in op_kinds.SCRIPT_OPS]
         # The functions that XLA may get.
         self.compiled = self.functions
-        if self.has(defs.FRAME_OPS):
+        if self.has(op_kinds.FRAME_OPS):
             self.compiled = {n: f for n, f in self.functions.items() if not defs.has_frames(f)}
         self._entry = entry
         self._is_on_host = is_on_host

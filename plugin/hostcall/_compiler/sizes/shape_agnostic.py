@@ -9,8 +9,8 @@ from hostcall._compiler import route_selection
 from hostcall._ops import lookup, result_contract, shape_demands
 from hostcall._ops.array_specs import NativeSpec
 from hostcall._ops.structures import BoundedSpec
+from hostcall._tf.graph import attributes, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
-from hostcall._tf.graph import op_kinds, protos
 from hostcall._tf.graph.solver import reach
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall_runtime._errors import LoweringError
@@ -25,7 +25,7 @@ def recorded(library: FunctionDefLibrary, entry: str) -> FunctionDefLibrary:
         return library
     copy = protos.copy_of(library)
     for node, results in _shape_agnostic(copy, entry):
-        result_contract.mark_shape_agnostic(node, results)
+        protos.set_pairs(node, attributes.SHAPE_AGNOSTIC_RESULTS, sorted(results.items()))
     return copy
 
 

@@ -18,7 +18,7 @@ from hostcall._ops import requested_routes, structures
 from hostcall._ops.callback_spec import CallbackSpec
 from hostcall._ops.emit import gradients, missing_gradients, script_ops
 from hostcall._tf import autograph, concrete_functions, eager_execution, features, token_registry
-from hostcall._tf.graph import function_defs
+from hostcall._tf.graph import function_names
 from hostcall_runtime import _library, _registry
 
 _runtime = _library.load("hostcall_runtime._runtime")
@@ -184,4 +184,4 @@ def enter() -> None:
 
 def _compilations(reset: bool) -> list[tuple[str, int, int]]:
     counts = _library.load("hostcall._tensorflow").compilations(reset)
-    return [(function_defs.without_digests(name), done, plain) for name, done, plain in counts]
+    return [(function_names.without_digests(name), done, plain) for name, done, plain in counts]

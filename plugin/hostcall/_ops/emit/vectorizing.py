@@ -44,14 +44,13 @@ def has_effect(op: Operation) -> bool:
     """Return whether a stateful op has side effects other than those of computing gradients."""
     if op.type not in op_kinds.SCRIPT_OPS:
         return True
-    entry = lookup.unchecked_entry_of(op.node_def)
-    return not isinstance(entry, DerivedSpec)
+    return not isinstance(lookup.own_spec_of(op.node_def), DerivedSpec)
 
 
 def convert(mapped: MappedOp) -> _Results:
     """Convert a script op to one call for the batch, or to a loop."""
-    spec = lookup.unchecked_entry_of(mapped.op.node_def)
-    if not isinstance(spec, CallbackSpec):
+    spec = lookup.own_spec_of(mapped.op.node_def)
+    if spec is None:
         raise parallel_for.refusal("the function was given to TensorFlow without hostcall.")
     if isinstance(spec, GradientSpec):
         return _gradient(mapped, spec)
@@ -228,8 +227,8 @@ def _is_of_batch(handle: Any, loop: int) -> bool:
     op = handle.op
     if op.type != op_kinds.EAGER_PY_FUNC:
         return False
-    entry = lookup.unchecked_entry_of(op.node_def)
-    return isinstance(entry, CallbackSpec) and loop in entry.levels
+    spec = lookup.own_spec_of(op.node_def)
+    return spec is not None and loop in spec.levels
 
 
 def _recomputed(mapped: MappedOp, spec: RecomputingSpec) -> _Results:

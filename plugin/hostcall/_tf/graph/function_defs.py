@@ -1,36 +1,25 @@
-"""FunctionDefs: nodes, their order, the types of values, and called functions.
-
-TensorFlow finds functions, and the XLA programs that it caches, by function name. But several
-functions may share one name: a dataset optimizes its own copy of the function that it maps, and
-each session may do so, too. So hostcall puts digests into the names of the functions that it makes
-from others: equal names then mean equal functions.
-"""
+"""FunctionDefs: nodes, their order, the types of values, and called functions."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import heapq
 import itertools
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from hostcall._tf import token_registry
 from hostcall._tf.graph import attributes, op_kinds, protos
 from hostcall._tf.graph.solver import reach
 from hostcall._tf.types import (
     AnyNode,
     ArgDef,
     AttrValue,
-    ConcreteFunction,
     FunctionDef,
     FunctionDefLibrary,
-    GraphDef,
     NodeDef,
     OpDef,
 )
@@ -47,62 +36,8 @@ def with_defaults(library: FunctionDefLibrary) -> FunctionDefLibrary:
     return copy
 
 
-_DIGEST = "__digest_"
-_BYTES = 8
-
-# The end of the name of a function that takes and returns integers of eight bits for those of four.
-OF_EIGHT_BITS = "__of_eight_bits"
-
-# The form of the name that TensorFlow, and then a partitioning, makes of a function's name.
-_NAME = re.compile(
-    r"(?:__(?:inference|forward|backward)_)?(?P<name>.+?)(?:_\d+)?"
-    rf"(?:{_DIGEST}[0-9a-f]+(?:{OF_EIGHT_BITS})?)*(?P<part>__partitioned.*)?"
-)
-_DIGESTS = re.compile(rf"{_DIGEST}[0-9a-f]+(?:{OF_EIGHT_BITS})?")
-
-
-def digest_of_functions(functions: Iterable[FunctionDef]) -> str:
-    """Return a digest of functions; appended to a name, it tells apart functions of equal names."""
-    digest = hashlib.blake2b(digest_size=_BYTES)
-    nonce = token_registry.nonce().encode()
-    for function in sorted(functions, key=lambda function: function.signature.name):
-        text = function.SerializeToString(deterministic=True)
-        # Without the nonce, equal functions have equal names in the next process, too, which then
-        # finds their programs in TensorFlow's cache.
-        digest.update(text.replace(nonce, b""))
-    return f"{_DIGEST}{digest.hexdigest()}"
-
-
-def without_digests(function: str) -> str:
-    """Return a name without the digests of `digest_of_functions`."""
-    return _DIGESTS.sub("", function)
-
-
-def before_digest(function: str) -> str:
-    """Return the name of the function that hostcall has made another one of."""
-    return function.partition(_DIGEST)[0]
-
-
-def plain(function: str) -> str:
-    """Return the user's name for a function, derived from TensorFlow's name."""
-    match = _NAME.fullmatch(function)
-    return match["name"] if match else function
-
-
-def without_number(function: str) -> str:
-    """Return a name without the number that TensorFlow adds to tell a function's traces apart."""
-    match = _NAME.fullmatch(function)
-    return match["name"] + (match["part"] or "") if match else function
-
-
 # An attribute of a function that XLA must compile, and of the nodes that call it.
 MUST_COMPILE = "_XlaMustCompile"
-
-# The eager context adds this attribute to a function without it, and then sees another function.
-_CONTEXT = "_construction_context"
-
-CALL_OPS = op_kinds.CALL_OPS
-CONTROL_FLOW_OPS = op_kinds.LOOP_OPS | op_kinds.BRANCH_OPS
 
 # The numbers of dtypes in nodes and signatures.
 BOOL, FLOAT, INT32, INT64, RESOURCE, STRING, VARIANT = (
@@ -112,32 +47,10 @@ BOOL, FLOAT, INT32, INT64, RESOURCE, STRING, VARIANT = (
 # XLA has no arrays of these dtypes.
 NO_ARRAYS = frozenset({RESOURCE, STRING, VARIANT})
 
-# The ops of TensorFlow 1's loops and branches, which work only together. Sessions turn newer loops
-# and branches into them. XLA compiles none of them.
-FRAME_OPS = frozenset(
-    {"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "_SwitchN"}
-    | {"RefSwitch", "RefMerge", "RefEnter", "RefExit", "RefNextIteration"}
-)
-MERGES = frozenset({"Merge", "RefMerge"})
-LOOP_ENDS = frozenset({"NextIteration", "RefNextIteration"})
-
 _CYCLE = (
     "hostcall: the nodes {nodes} of a function wait for each other. This is a bug in hostcall; "
     "please report it."
 )
-
-
-def library_of(concrete: ConcreteFunction, graph_def: GraphDef) -> FunctionDefLibrary:
-    """Return a FunctionDefLibrary of all functions that a function reaches, itself last."""
-    library = protos.copy_of(graph_def.library)
-    library.function.add().CopyFrom(concrete.function_def)
-    drop_replaced(library)
-    return library
-
-
-def set_context(function: FunctionDef, like: FunctionDef) -> None:
-    """Give a function the construction context of the function that it was made from."""
-    function.attr[_CONTEXT].s = like.attr[_CONTEXT].s or b"kEagerRuntime"
 
 
 def is_compiled(marked: FunctionDef | NodeDef) -> bool:
@@ -178,31 +91,6 @@ UNKNOWN_TO_XLA = frozenset(_numbers("int2", "uint2", "float4_e2m1fn"))
 def wide(dtype: tf.DType) -> tf.DType:
     """Return the dtype in which values of a dtype cross the boundary of a compiled program."""
     return tf.as_dtype(WIDE.get(dtype.as_datatype_enum, dtype.as_datatype_enum))
-
-
-def add_cast(function: FunctionDef, name: str, value: str, source: int, target: int) -> str:
-    """Cast a value of a function from one type to another, and return the result."""
-    node = function.node_def.add(name=name, op="Cast", input=[value])
-    node.attr["SrcT"].type = source
-    node.attr["DstT"].type = target
-    node.attr["Truncate"].b = False
-    return f"{name}:y:0"
-
-
-def cast_uses(function: FunctionDef, name: str, value: str, source: int, target: int) -> None:
-    """Make all uses of a value of a function use the same value cast to another type."""
-    # The cast is added last, since it must use the original value.
-    replace_value(function, value, f"{name}:y:0")
-    add_cast(function, name, value, source, target)
-
-
-def note_function(nodes: Iterable[NodeDef], function: str) -> None:
-    """Make the errors of nodes name their original function, which gets another name."""
-    for node in nodes:
-        known = node.experimental_debug_info
-        if not known.original_node_names:
-            known.original_node_names.append(node.name)
-            known.original_func_names.append(function)
 
 
 def callees(node: AnyNode) -> list[Any]:
@@ -253,7 +141,7 @@ def reachable(library: FunctionDefLibrary, entry: str) -> dict[str, Any]:
 
 
 def reachable_in(functions: Mapping[str, Any], entry: str) -> dict[str, Any]:
-    """Return the same as `reachable`, for a mapping from names to functions."""
+    """Return a function of a mapping from names, and those that it calls, directly or not."""
 
     def called(name: str) -> Iterator[str]:
         for node in calls_in(functions[name], functions) if name in functions else ():
@@ -289,7 +177,7 @@ def all_nodes(library: FunctionDefLibrary, kinds: Collection[str] | None = None)
 
 def has_frames(function: FunctionDef) -> bool:
     """Tell whether a function has loops or branches of TensorFlow 1."""
-    return bool(nodes_of(function, FRAME_OPS))
+    return bool(nodes_of(function, op_kinds.FRAME_OPS))
 
 
 def calls_in(function: FunctionDef, functions: Mapping[str, Any]) -> list[Any]:
@@ -324,10 +212,12 @@ def predecessors(nodes: Iterable[Any]) -> list[list[int]]:
 
 def _predecessors(nodes: list[Any], inputs: list[list[str]]) -> list[list[int]]:
     position = {node.name: i for i, node in enumerate(nodes)}
-    ends = {node.name for node in nodes if node.op in LOOP_ENDS}
+    ends = {node.name for node in nodes if node.op in op_kinds.LOOP_ENDS}
     if ends:
         pairs = zip(nodes, inputs, strict=True)
-        inputs = [[n for n in i if n not in ends] if o.op in MERGES else i for o, i in pairs]
+        inputs = [
+            [n for n in i if n not in ends] if o.op in op_kinds.MERGES else i for o, i in pairs
+        ]
     return [sorted({position[name] for name in names if name in position}) for names in inputs]
 
 
@@ -401,46 +291,6 @@ def live_nodes(function: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
     return nodes.keys() & found
 
 
-def drop_dead_nodes(function: FunctionDef, functions: Mapping[str, Any]) -> None:
-    """Remove the nodes that neither a result nor a stateful op of a function needs."""
-    # TensorFlow and XLA do not run these nodes either, and some may not even be able to run.
-    live = live_nodes(function, functions)
-    dead = [i for i, node in enumerate(function.node_def) if node.name not in live]
-    if len(dead) > MOST_IN_PLACE:
-        replace_nodes(function, [node for node in function.node_def if node.name in live])
-        return
-    for i in reversed(dead):
-        del function.node_def[i]
-
-
-# The most nodes that are added or removed one by one, which moves all nodes behind them. To make
-# the nodes of a function anew takes as long as to parse them several times.
-MOST_IN_PLACE = 100
-
-
-def replace_nodes(function: FunctionDef, nodes: Iterable[Any]) -> None:
-    """Let a function have other nodes, some of which may be its own."""
-    count = len(function.node_def)
-    function.node_def.extend(nodes)  # copies them
-    del function.node_def[:count]
-
-
-def drop_programs(library: FunctionDefLibrary) -> None:
-    """Remove what servers are to compile in the place of functions, in place."""
-    for node in all_nodes(library):
-        for attribute in (attributes.PROGRAM, attributes.UNCOMPILED):
-            if attribute in node.attr:
-                del node.attr[attribute]
-
-
-def drop_replaced(library: FunctionDefLibrary) -> None:
-    """Remove the replaced nodes, and all other dead nodes, of functions with replaced nodes."""
-    functions = by_name(library)
-    for function in functions.values():
-        if any(map(is_replaced, function.node_def)):
-            drop_dead_nodes(function, functions)
-
-
 def is_replaced(node: AnyNode) -> bool:
     """Return whether other ops have replaced a node."""
     return attributes.REPLACED in node.attr
@@ -450,6 +300,19 @@ def output_types(node: AnyNode, functions: Mapping[str, Any]) -> dict[str, list[
     """Return the types of a node's results, by the names of the results in FunctionDefs."""
     definition = definition_of(node, functions)
     return {result.name: types_of(node, definition, result) for result in definition.output_arg}
+
+
+def results_of(node: AnyNode, functions: Mapping[str, Any]) -> dict[str, int]:
+    """Return the types of a node's results, by their names as inputs of other nodes."""
+    return _by_value(node.name, output_types(node, functions))
+
+
+def _by_value(name: str, types: Mapping[str, list[int]]) -> dict[str, int]:
+    return {
+        f"{name}:{result}:{i}": dtype
+        for result, of_result in types.items()
+        for i, dtype in enumerate(of_result)
+    }
 
 
 def types_of(node: AnyNode, definition: OpDef, argument: ArgDef) -> list[int]:
@@ -474,22 +337,6 @@ def position_in(types: Mapping[str, list[int]], result: str) -> int:
     wanted, _, index = result.partition(":")
     before = itertools.takewhile(lambda name: name != wanted, types)
     return sum(len(types[name]) for name in before) + int(index or 0)
-
-
-def replace_value(function: FunctionDef, old: str, new: str) -> None:
-    """Make all uses of a value of a function use another value."""
-    for node in function.node_def:
-        for index, value in enumerate(node.input):
-            if value == old:
-                node.input[index] = new
-    edit_results(function, lambda value: new if value == old else value)
-
-
-def edit_results(function: FunctionDef, edit: Callable[[str], str]) -> None:
-    """Give each result of a function the value that `edit` returns for its present one."""
-    # A write to a protobuf map during iteration makes it skip entries and repeat others.
-    for name, value in [*function.ret.items()]:
-        function.ret[name] = edit(value)
 
 
 def handles(node: AnyNode, dtype: int, functions: Mapping[str, Any]) -> bool:
@@ -537,19 +384,11 @@ class Types:
 
     def results_of(self, name: str) -> dict[str, int]:
         """Return the types of a node's results, by their names as inputs of other nodes."""
-        return {
-            f"{name}:{result}:{i}": dtype
-            for result, types in self.of_node(name).items()
-            for i, dtype in enumerate(types)
-        }
+        return _by_value(name, self.of_node(name))
 
     def position(self, name: str, result: str) -> int:
         """Return the number of a node's result that inputs call `result`, such as "z:0"."""
         return position_in(self.of_node(name), result)
-
-    def definition_of(self, node: AnyNode) -> OpDef:
-        """Return the OpDef of a node."""
-        return definition_of(node, self._functions)
 
     def handles(self, node: AnyNode, dtype: int) -> bool:
         """Return whether a node takes or returns values of a type."""

@@ -1,19 +1,24 @@
-"""Edits of a FunctionDef: new nodes, and replacements of values."""
+"""Edits of FunctionDefs: nodes that are added or dropped, and values in the place of others."""
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import tensorflow as tf
 
+from hostcall._tf.graph import attributes, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
-from hostcall._tf.graph import op_kinds, protos
-from hostcall._tf.types import ArgDef, FunctionDef, NodeDef, TensorProto
+from hostcall._tf.types import ArgDef, FunctionDef, FunctionDefLibrary, NodeDef, TensorProto
 
+# The most nodes that are added or removed one by one, which moves all nodes behind them. To make
+# the nodes of a function anew takes as long as to parse them several times.
+MOST_IN_PLACE = 100
 _COMPARISONS = frozenset({"Equal", "NotEqual"})
+# The eager context adds this attribute to a function without it, and then sees another function.
+_CONTEXT = "_construction_context"
 
 
 def _tensor(value: object, dtype: int, shape: list[int] | None) -> TensorProto:
@@ -30,6 +35,18 @@ def _tensor(value: object, dtype: int, shape: list[int] | None) -> TensorProto:
 def _of_integers(value: object, dtype: int, shape: tuple[int, ...] | None) -> TensorProto:
     tensor: TensorProto = tf.make_tensor_proto(value, tf.as_dtype(dtype), shape)
     return tensor
+
+
+def constant(
+    name: str, tensor: TensorProto, device: str = "", controls: Iterable[str] = ()
+) -> NodeDef:
+    """Return a NodeDef of a constant."""
+    node: NodeDef = protos.node_def_pb2.NodeDef(
+        name=name, op="Const", device=device, input=controls
+    )
+    node.attr["value"].tensor.CopyFrom(tensor)
+    node.attr["dtype"].type = node.attr["value"].tensor.dtype
+    return node
 
 
 class NodeWriter:
@@ -124,7 +141,7 @@ class FunctionEdits:
             for index, value in enumerate(node.input[:]):
                 if value in self._values:
                     node.input[index] = self._values[value]
-        defs.edit_results(self._function, lambda value: self._values.get(value, value))
+        edit_results(self._function, lambda value: self._values.get(value, value))
 
     def _insert(self) -> None:
         """Add the nodes that stand in front of others, or behind them."""
@@ -134,14 +151,14 @@ class FunctionEdits:
             if (name := node.name) in beside:
                 new += ((i, one) for one in self._before.get(name, ()))
                 new += ((i + 1, one) for one in self._after.get(name, ()))
-        if len(new) <= defs.MOST_IN_PLACE:
+        if len(new) <= MOST_IN_PLACE:
             for i, node in reversed(new):
                 self._function.node_def.insert(i, node)
             return
         nodes = [*self._function.node_def]
         for i, node in reversed(new):
             nodes.insert(i, node)
-        defs.replace_nodes(self._function, nodes)
+        replace_nodes(self._function, nodes)
 
 
 def insert_argument(function: Any, position: int, name: str, dtype: int) -> None:
@@ -174,43 +191,12 @@ def add_control_output(function: FunctionDef, node: str) -> None:
         function.signature.control_output.append(node)
 
 
-def name_control_outputs(function: FunctionDef, edit: Callable[[str], str] = str) -> None:
-    """Name each control output of a function once, as TensorFlow demands, as `edit` returns it."""
-    nodes = sorted(set(map(edit, function.control_ret.values())))
+def name_control_outputs(function: FunctionDef) -> None:
+    """Name each control output of a function once, as TensorFlow demands: after its node."""
+    nodes = sorted(set(function.control_ret.values()))
     function.control_ret.clear()
     function.control_ret.update({node: node for node in nodes})
     function.signature.control_output[:] = nodes
-
-
-class Part(NamedTuple):
-    """Nodes of a function in a FunctionDef of their own, which has neither name nor results yet."""
-
-    function: FunctionDef  # the FunctionDef
-    taken: list[str]  # the values from outside, in the order of its arguments
-    controls: list[str]  # the control inputs from outside
-
-
-def part_of(nodes: Sequence[NodeDef], types: defs.Types) -> Part:
-    """Copy nodes of a function into one of their own."""
-    inside = {node.name for node in nodes}
-    function: Any = protos.function_pb2.FunctionDef()
-    taken: dict[str, str] = {}
-    controls: dict[str, None] = {}
-    for node in nodes:
-        inputs = []
-        for value in node.input:
-            if defs.source(value) in inside:
-                inputs.append(value)
-            elif value.startswith("^"):
-                controls.setdefault(value)
-            else:
-                inputs.append(taken.setdefault(value, f"hostcall_arg_{len(taken)}"))
-        member = function.node_def.add()
-        member.CopyFrom(node)
-        member.input[:] = inputs
-    for value, name in taken.items():
-        function.signature.input_arg.add(name=name, type=types.of(value))
-    return Part(function, [*taken], [*controls])
 
 
 def take_wide(function: FunctionDef, wide: Mapping[int, int]) -> None:
@@ -218,12 +204,12 @@ def take_wide(function: FunctionDef, wide: Mapping[int, int]) -> None:
     for arg in function.signature.input_arg:
         if arg.type in wide:
             narrow, arg.type = arg.type, wide[arg.type]
-            defs.cast_uses(function, f"{arg.name}__narrow", arg.name, arg.type, narrow)
+            cast_uses(function, f"{arg.name}__narrow", arg.name, arg.type, narrow)
     for arg in function.signature.output_arg:
         if arg.type in wide:
             narrow, arg.type = arg.type, wide[arg.type]
             value, name = function.ret[arg.name], f"{arg.name}__wide"
-            function.ret[arg.name] = defs.add_cast(function, name, value, narrow, arg.type)
+            function.ret[arg.name] = add_cast(function, name, value, narrow, arg.type)
 
 
 def pass_wide(function: FunctionDef, node: NodeDef, wide: Mapping[int, int]) -> None:
@@ -234,11 +220,92 @@ def pass_wide(function: FunctionDef, node: NodeDef, wide: Mapping[int, int]) -> 
     for index, dtype in enumerate(node.attr[taken.type_list_attr].list.type):
         if dtype in wide:
             value, name = node.input[first + index], f"{node.name}__in_{index}"
-            node.input[first + index] = defs.add_cast(function, name, value, dtype, wide[dtype])
+            node.input[first + index] = add_cast(function, name, value, dtype, wide[dtype])
     for index, dtype in enumerate(node.attr[returned.type_list_attr].list.type):
         if dtype in wide:
             value, name = f"{node.name}:{returned.name}:{index}", f"{node.name}__out_{index}"
-            defs.cast_uses(function, name, value, wide[dtype], dtype)
+            cast_uses(function, name, value, wide[dtype], dtype)
     for attr in {taken.type_list_attr, returned.type_list_attr}:
         types = node.attr[attr].list.type
         types[:] = [wide.get(dtype, dtype) for dtype in types]
+
+
+def add_cast(function: FunctionDef, name: str, value: str, source: int, target: int) -> str:
+    """Cast a value of a function from one type to another, and return the result."""
+    node = function.node_def.add(name=name, op="Cast", input=[value])
+    node.attr["SrcT"].type = source
+    node.attr["DstT"].type = target
+    node.attr["Truncate"].b = False
+    return f"{name}:y:0"
+
+
+def cast_uses(function: FunctionDef, name: str, value: str, source: int, target: int) -> None:
+    """Make all uses of a value of a function use the same value cast to another type."""
+    # The cast is added last, since it must use the original value.
+    replace_value(function, value, f"{name}:y:0")
+    add_cast(function, name, value, source, target)
+
+
+def replace_value(function: FunctionDef, old: str, new: str) -> None:
+    """Make all uses of a value of a function use another value."""
+    for node in function.node_def:
+        for index, value in enumerate(node.input):
+            if value == old:
+                node.input[index] = new
+    edit_results(function, lambda value: new if value == old else value)
+
+
+def edit_results(function: FunctionDef, edit: Callable[[str], str]) -> None:
+    """Give each result of a function the value that `edit` returns for its present one."""
+    # A write to a protobuf map during iteration makes it skip entries and repeat others.
+    for name, value in [*function.ret.items()]:
+        function.ret[name] = edit(value)
+
+
+def replace_nodes(function: FunctionDef, nodes: Iterable[Any]) -> None:
+    """Let a function have other nodes, some of which may be its own."""
+    count = len(function.node_def)
+    function.node_def.extend(nodes)  # copies them
+    del function.node_def[:count]
+
+
+def drop_dead_nodes(function: FunctionDef, functions: Mapping[str, Any]) -> None:
+    """Remove the nodes that neither a result nor a stateful op of a function needs."""
+    # TensorFlow and XLA do not run these nodes either, and some may not even be able to run.
+    live = defs.live_nodes(function, functions)
+    dead = [i for i, node in enumerate(function.node_def) if node.name not in live]
+    if len(dead) > MOST_IN_PLACE:
+        replace_nodes(function, [node for node in function.node_def if node.name in live])
+        return
+    for i in reversed(dead):
+        del function.node_def[i]
+
+
+def drop_replaced(library: FunctionDefLibrary) -> None:
+    """Remove the replaced nodes, and all other dead nodes, of functions with replaced nodes."""
+    functions = defs.by_name(library)
+    for function in functions.values():
+        if any(map(defs.is_replaced, function.node_def)):
+            drop_dead_nodes(function, functions)
+
+
+def drop_programs(library: FunctionDefLibrary) -> None:
+    """Remove what servers are to compile in the place of functions, in place."""
+    for node in defs.all_nodes(library):
+        for attribute in (attributes.PROGRAM, attributes.UNCOMPILED):
+            if attribute in node.attr:
+                del node.attr[attribute]
+
+
+def note_function(nodes: Iterable[NodeDef], function: str) -> None:
+    """Make the errors of nodes name their original function, which gets another name."""
+    for node in nodes:
+        known = node.experimental_debug_info
+        if not known.original_node_names:
+            known.original_node_names.append(node.name)
+            known.original_func_names.append(function)
+
+
+def set_context(function: FunctionDef, like: FunctionDef) -> None:
+    """Give a function the construction context of the function that it was made from."""
+    function.attr[_CONTEXT].s = like.attr[_CONTEXT].s or b"kEagerRuntime"

@@ -15,12 +15,22 @@ STATEFUL_SCRIPT_OPS = frozenset({"EagerPyFunc", "PyFunc"})
 CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 # XLA knows their results when it compiles.
 SHAPE_OPS = frozenset({"Rank", "Shape", "ShapeN", "Size"})
-CALLING_OPS = CALL_OPS | {"While", "If", "Case"}
 LIST_WRITE = "TensorListSetItem"
 # XLA compiles these to nothing.
 CHECKS = {"Assert": "assertion", "CheckNumerics": "check"}
 LOOP_OPS = frozenset({"While", "StatelessWhile"})
 BRANCH_OPS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
+CONTROL_FLOW_OPS = LOOP_OPS | BRANCH_OPS
+# The ops of TensorFlow 1's loops and branches, which work only together. Sessions turn newer loops
+# and branches into them. XLA compiles none of them.
+FRAME_OPS = frozenset(
+    {"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "_SwitchN"}
+    | {"RefSwitch", "RefMerge", "RefEnter", "RefExit", "RefNextIteration"}
+)
+MERGES = frozenset({"Merge", "RefMerge"})
+LOOP_ENDS = frozenset({"NextIteration", "RefNextIteration"})
+# XLA compiles the functions that they call along with them.
+CALLING_OPS = CALL_OPS | CONTROL_FLOW_OPS
 # Passes on values whose sizes XLA has to know: csrc/tensorflow/size_checks.cc.
 KNOWN_SIZES = "HostcallKnownSizes"
 # These pass on each value as the result `output` with the same number.

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
 from hostcall._tf.graph import function_defs as defs
-from hostcall._tf.graph import protos, text
+from hostcall._tf.graph import op_kinds, protos, text
 from hostcall._tf.graph.solver import reach
 from hostcall._tf.types import AttrValue, FunctionDef, NodeDef, OpDef
 
@@ -416,7 +416,7 @@ def predecessors(nodes: Sequence[Node]) -> list[list[int]]:
     found = []
     for node in nodes:
         sources = set(node.sources)
-        if node.op in defs.MERGES:
-            sources = {source for source in sources if source.op not in defs.LOOP_ENDS}
+        if node.op in op_kinds.MERGES:
+            sources = {source for source in sources if source.op not in op_kinds.LOOP_ENDS}
         found.append(sorted(position[source] for source in sources if source in position))
     return found

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hostcall._ops import lookup, used_variables
-from hostcall._ops.callback_spec import CallbackSpec
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph import op_kinds
 from hostcall._tf.types import ConcreteFunction, FunctionDef, FunctionDefLibrary
@@ -34,8 +33,8 @@ def notes(
     handles = _assigned(concrete, library)
     found: dict[str, None] = {}
     for node in nodes:
-        spec = lookup.unchecked_entry_of(node)
-        if isinstance(spec, CallbackSpec):
+        spec = lookup.own_spec_of(node)
+        if spec is not None:
             for name, variable in used_variables.referred_to(spec.function).items():
                 if any(variable.handle is handle for handle in handles):
                     found[_SEES_OLD.format(call=spec.description, name=name)] = None

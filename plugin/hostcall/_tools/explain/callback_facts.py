@@ -18,7 +18,7 @@ from hostcall._ops.callback_spec import CallbackSpec, EagerSpec
 from hostcall._ops.structures import BoundedSpec, Spec, merge
 from hostcall._saved import decoding
 from hostcall._tf import autograph, token_registry
-from hostcall._tf.graph import attributes, op_kinds
+from hostcall._tf.graph import attributes, function_names, op_kinds
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall._tools.explain.facts import ScriptOp, ValueFacts
@@ -73,7 +73,7 @@ class Bodies:
 
     def original(self, name: str) -> str:
         """Return the name of the user's function that a function is, or that it is a copy of."""
-        return name if name in self.functions else defs.before_digest(name)
+        return name if name in self.functions else function_names.before_digest(name)
 
     def __getitem__(self, name: str) -> Body:
         name = self.original(name)

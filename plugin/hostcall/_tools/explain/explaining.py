@@ -12,7 +12,6 @@ from hostcall import _control
 from hostcall._compiler import devices, plan
 from hostcall._compiler.analyses import node_places
 from hostcall._tf import concrete_functions, eager_execution
-from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.types import ConcreteFunction, FunctionDefLibrary
 from hostcall._tools.explain import assigned_variables
 from hostcall._tools.explain.callback_facts import SHAPES, Locate
@@ -167,7 +166,7 @@ def _concrete(function: Any, args: Any, kwargs: Any) -> ConcreteFunction:
 def library_of(concrete: ConcreteFunction) -> FunctionDefLibrary:
     """Return a FunctionDefLibrary with a function and all that it reaches, shapes included."""
     graph_def = concrete.graph.as_graph_def(add_shapes=True)
-    library: FunctionDefLibrary = defs.library_of(concrete, graph_def)
+    library: FunctionDefLibrary = concrete_functions.library_of(concrete, graph_def)
     function = library.function[-1]
     shapes = {node.name: node.attr[SHAPES] for node in graph_def.node if SHAPES in node.attr}
     for node in function.node_def:

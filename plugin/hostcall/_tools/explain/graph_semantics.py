@@ -16,7 +16,7 @@ from hostcall._compiler.one_program.host_regions import Region
 from hostcall._compiler.semantics import checks, failures
 from hostcall._ops import settings
 from hostcall._tf.graph import function_defs as defs
-from hostcall._tf.graph import protos
+from hostcall._tf.graph import function_edits, protos
 from hostcall._tf.types import FunctionDefLibrary
 from hostcall._tools.explain import facts
 from hostcall._tools.explain.callback_facts import Bodies
@@ -75,7 +75,7 @@ class GraphSemantics:
                 continue
             live: Any = protos.copy_of(function)
             if not defs.has_frames(live):
-                defs.drop_dead_nodes(live, self._bodies.functions)
+                function_edits.drop_dead_nodes(live, self._bodies.functions)
             nodes = {node.name: node for node in live.node_def}
             for node in defs.nodes_of(live, ops.DIFFERENT):
                 if (one := wrong_kernels.difference(node, nodes)) is not None:

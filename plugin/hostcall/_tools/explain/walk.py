@@ -21,7 +21,7 @@ from hostcall._compiler.plan import Clusters, OneProgram, Untouched
 from hostcall._compiler.sizes import marks
 from hostcall._functions import call_stats
 from hostcall._tf.graph import function_defs as defs
-from hostcall._tf.graph import op_kinds
+from hostcall._tf.graph import function_names, op_kinds
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall._tools.explain import callback_facts as ops
 from hostcall._tools.explain import facts
@@ -377,11 +377,11 @@ class Walk:
 
 
 def _callee(node: NodeDef) -> str:
-    return str(node.attr["f"].func.name) if node.op in defs.CALL_OPS else ""
+    return str(node.attr["f"].func.name) if node.op in op_kinds.CALL_OPS else ""
 
 
 def _stem(cluster: str) -> str:
-    return _VARIANT.sub(SUFFIX, defs.without_digests(cluster), count=1)
+    return _VARIANT.sub(SUFFIX, function_names.without_digests(cluster), count=1)
 
 
 def _crossing(function: FunctionDef, on_host: set[str]) -> dict[tuple[str, str], None]:

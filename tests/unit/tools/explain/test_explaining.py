@@ -165,13 +165,13 @@ os.environ["XLA_FLAGS"] = "--xla_dump_to=" + dump
 sys.path.insert(0, {os.path.dirname(__file__)!r})
 import tensorflow as tf, hostcall, test_explaining
 from hostcall._compiler.clusters import costs
-from hostcall._tf.graph import function_defs
+from hostcall._tf.graph import function_names
 costs.LAUNCH = 0.0  # each cluster is compiled
 program = tf.function(test_explaining.partitioned_program, jit_compile=True)
 clusters = hostcall.explain(program, test_explaining.X).clusters
 program(tf.constant([1.0, 2.0, 3.0]))
 modules = [name for name in os.listdir(dump) if name.endswith(".before_optimizations.txt")]
-names = [function_defs.without_number(c.name) for c in clusters]
+names = [function_names.without_number(c.name) for c in clusters]
 print(len(modules), all(any(name in module for module in modules) for name in names))
 """
     assert run_python(script).split() == ["2", "True"]
