@@ -196,6 +196,11 @@ def sizes_of(shape: tf.TensorShape) -> Shape | None:
     return None if shape.rank is None else tuple(shape.as_list())
 
 
+def without_symbols(shape: Shape | None) -> Shape | None:
+    """Return a shape with None in the place of symbols."""
+    return shape and tuple(size if isinstance(size, int) else None for size in shape)
+
+
 class Inferred:
     """A function as a graph in which TensorFlow has inferred shapes from those of the arguments."""
 
@@ -299,6 +304,5 @@ class Inferred:
 def _placeholder(name: str, dtype: int, shape: Shape | None) -> NodeDef:
     node: NodeDef = protos.node_def_pb2.NodeDef(name=name, op="Placeholder")
     node.attr["dtype"].type = dtype
-    sizes = None if shape is None else [n if isinstance(n, int) else None for n in shape]
-    node.attr["shape"].shape.CopyFrom(tf.TensorShape(sizes).as_proto())
+    node.attr["shape"].shape.CopyFrom(tf.TensorShape(without_symbols(shape)).as_proto())
     return node

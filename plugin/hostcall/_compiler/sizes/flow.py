@@ -26,6 +26,7 @@ from hostcall._compiler.analyses.sizes import (
     argument_shapes,
     has_symbol,
     join,
+    without_symbols,
 )
 from hostcall._compiler.ops import OPS
 from hostcall._compiler.semantics import slices
@@ -74,11 +75,14 @@ class Flow:
         results: Results,
         hosted: Collection[Source] = (),
         unequal: Collection[Source] = (),
+        inferred: dict[Any, Inferred] | None = None,
     ) -> None:
         self.functions = functions
         self._results = results
         self.hosted = hosted  # ops on the host: XLA knows the sizes of their results
         self.unequal = unequal  # conditionals whose branches return different sizes
+        # By functions and the shapes of their arguments. To infer shapes takes longest of all.
+        self._inferred = {} if inferred is None else inferred
         self._matter: dict[str, bool] = {}
         self.offences: dict[Source, Offence] = {}  # the offences found, each once
         # For each source and conditional, the (result, dimension)s that may be bounded.
@@ -102,7 +106,9 @@ class Flow:
         ]
         given = zip(function.signature.input_arg, arguments, shapes, strict=True)
         known = {arg.name: [dataclasses.replace(one, shape=s)] for arg, one, s in given}
-        inferred = Inferred(function, shapes, self.functions)
+        key = name, tuple(map(without_symbols, shapes))
+        if (inferred := self._inferred.get(key)) is None:
+            inferred = self._inferred[key] = Inferred(function, shapes, self.functions)
         return _FunctionFlow(self, function, path, inferred, known).run()
 
     def _on_host(self, function: FunctionDef, path: str) -> list[Tensor]:

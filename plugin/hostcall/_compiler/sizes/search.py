@@ -15,7 +15,7 @@ from typing import Any
 
 from hostcall._compiler import ops, wrong_kernels
 from hostcall._compiler.analyses import node_places
-from hostcall._compiler.analyses.sizes import Shape, Source, Tensor
+from hostcall._compiler.analyses.sizes import Inferred, Shape, Source, Tensor
 from hostcall._compiler.semantics import slices
 from hostcall._compiler.sizes import sources, stand_ins, windows
 from hostcall._compiler.sizes.flow import Flow, Offence, symbol_maker
@@ -70,6 +70,7 @@ class Search:
         self.bounded: Mapping[Source, set[tuple[int, int]]] = {}
         self.without_bounds: AbstractSet[Source] = frozenset()  # those whose bounds only XLA knows
         self._windows: Mapping[Source, list[int]] = {}  # as `Flow` finds them
+        self._inferred: dict[Any, Inferred] = {}  # the same in each round of `Flow`
         self.replaced: set[str] = set()  # the functions with rewritten ops
 
     @functools.cached_property
@@ -115,7 +116,7 @@ class Search:
 
     def _offences(self) -> list[Offence]:
         """Follow the remaining bounded sizes, and note them."""
-        flow = Flow(self.functions, self._results, self.blocked, self._unequal)
+        flow = Flow(self.functions, self._results, self.blocked, self._unequal, self._inferred)
         flow.run(self._entry)
         self.bounded, self._windows = flow.bounded, flow.windows
         self.without_bounds = flow.without_bounds
