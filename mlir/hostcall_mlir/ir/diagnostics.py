@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from jaxlib.mlir import ir
@@ -72,6 +73,16 @@ class Collector:
     def show(self, source: str) -> str:
         """Return the diagnostics as text, one a line."""
         return "\n".join(diagnostic.show(source) for diagnostic in self.diagnostics)
+
+
+@contextlib.contextmanager
+def raising(context: ir.Context, source: str) -> Iterator[Collector]:
+    """Raise what fails inside the context as a PassError with the diagnostics of `source`."""
+    with Collector(context) as collector:
+        try:
+            yield collector
+        except (Failure, ir.MLIRError) as error:
+            raise PassError(collector.show(source)) from error
 
 
 def _collect(diagnostics: list[Diagnostic], diagnostic: ir.Diagnostic) -> bool:

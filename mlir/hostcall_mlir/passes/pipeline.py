@@ -10,7 +10,7 @@ from jaxlib.mlir import ir, passmanager
 from hostcall_mlir import passes
 from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir import jaxlib_names as private
-from hostcall_mlir.ir.diagnostics import Collector, Diagnostic, Failure, PassError
+from hostcall_mlir.ir.diagnostics import Collector, Diagnostic, Failure, PassError, raising
 from hostcall_mlir.passes import callbacks, check, overlap, partition
 
 
@@ -95,12 +95,9 @@ def transform(text: str | bytes, pipeline: str, *, source: str = "<string>") -> 
       False
     """
     context = private.new_context()
-    with Collector(context) as collector:
-        try:
-            module = read(text, context, collector)
-            run(module, pipeline)
-        except (Failure, ir.MLIRError) as error:
-            raise PassError(collector.show(source)) from error
+    with raising(context, source) as collector:
+        module = read(text, context, collector)
+        run(module, pipeline)
     return str(module.operation.get_asm(enable_debug_info=True))
 
 

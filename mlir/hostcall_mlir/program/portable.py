@@ -14,7 +14,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir import jaxlib_names as private
-from hostcall_mlir.ir.diagnostics import Collector, Failure, PassError, report_all
+from hostcall_mlir.ir.diagnostics import Collector, PassError, raising, report_all
 from hostcall_mlir.ir.jaxlib_names import address, attribute_of, attributes_of, names_of_attributes
 from hostcall_mlir.passes import callbacks, pipeline
 from hostcall_mlir.program.manifests import ProgramError
@@ -22,6 +22,7 @@ from hostcall_mlir.program.manifests import ProgramError
 # XLA's attribute for the outputs that are new values of inputs.
 _ALIASES = "mhlo.input_output_alias"
 
+_PROGRAM = "the program"  # in messages
 _RENAMED = {"mhlo.erf": "chlo.erf"}  # ops of XLA's own that another dialect has, too
 _PASSES = "func.func(chlo-legalize-to-stablehlo),symbol-dce,cse,hostcall-check,strip-debuginfo"
 
@@ -29,11 +30,8 @@ _PASSES = "func.func(chlo-legalize-to-stablehlo),symbol-dce,cse,hostcall-check,s
 def parse(text: str) -> ir.Module:
     """Parse TensorFlow's text into a module, in a context of its own; a bad text is a PassError."""
     context = private.new_context()
-    with Collector(context) as collector:
-        try:
-            return pipeline.read(text, context, collector)
-        except (Failure, ir.MLIRError) as error:
-            raise PassError(collector.show("the program")) from error
+    with raising(context, _PROGRAM) as collector:
+        return pipeline.read(text, context, collector)
 
 
 def take_updates(module: ir.Module) -> dict[int, int]:
@@ -67,11 +65,8 @@ def take_callbacks_of_jax(module: ir.Module, register: Callable[[int, bool], int
         if index not in ids:
             ids[index] = register(index, any(private.is_token(one.type) for one in op.operands))
     given = ",".join(f"{index}={number}" for index, number in ids.items())
-    with module.context, ir.Location.unknown(), Collector(module.context) as collector:
-        try:
-            callbacks.FROM_JAX.run(module, {"callbacks": given})
-        except (Failure, ir.MLIRError) as error:
-            raise PassError(collector.show("the program")) from error
+    with module.context, ir.Location.unknown(), raising(module.context, _PROGRAM):
+        callbacks.FROM_JAX.run(module, {"callbacks": given})
 
 
 def finish(
@@ -84,20 +79,17 @@ def finish(
     # Inputs with a number among the constants go. So does the last result of callbacks in
     # `with_states`: the handle of a tape residual, which only a gradient would need. Returned for
     # each new output, behind the old ones: the output whose true size it is, and the dimension.
-    with module.context, ir.Location.unknown(), Collector(module.context) as collector:
-        try:
-            _translate(module)
-            module.operation.attributes["sym_name"] = ir.StringAttr.get(name)
-            main = traversal.functions(module)["main"]
-            _set_constants(main, constants)
-            sizes = _return_sizes(main)
-            module.operation.verify()
-            for call in custom_calls.host_calls(module):
-                if custom_calls.callback_of(call) in with_states:
-                    _without_state(call)
-            pipeline.run(module, _PASSES)
-        except (Failure, ir.MLIRError) as error:
-            raise PassError(collector.show("the program")) from error
+    with module.context, ir.Location.unknown(), raising(module.context, _PROGRAM):
+        _translate(module)
+        module.operation.attributes["sym_name"] = ir.StringAttr.get(name)
+        main = traversal.functions(module)["main"]
+        _set_constants(main, constants)
+        sizes = _return_sizes(main)
+        module.operation.verify()
+        for call in custom_calls.host_calls(module):
+            if custom_calls.callback_of(call) in with_states:
+                _without_state(call)
+        pipeline.run(module, _PASSES)
     return sizes
 
 
@@ -118,7 +110,7 @@ def artifact_of(module: ir.Module, version: str) -> bytes:
         try:
             return private.serialize_artifact(module, version)
         except (ValueError, ir.MLIRError) as error:
-            reason = collector.show("the program") or str(error)
+            reason = collector.show(_PROGRAM) or str(error)
             raise PassError(reason) from error
 
 

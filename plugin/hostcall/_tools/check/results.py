@@ -37,7 +37,7 @@ def _problem_of(subject: Subject, called: Called) -> _Problem | None:
     try:
         results = subject.results(called)
     except (ValueError, TypeError, IndexError) as error:
-        what = f"it returned another structure than declared: {_first_line(error)}"
+        what = f"it returned another structure than declared: {described(error)}"
         return _of_count(subject, called, what)
     if len(results) != len(dtypes):
         what = f"it returned {counted(len(results), 'value')}, and declared: {len(dtypes)}"
@@ -63,10 +63,6 @@ def _problem_of(subject: Subject, called: Called) -> _Problem | None:
                 cause = "the shape function does not say how sizes follow from those of arguments"
             return _Problem("shapes", what + _shape(spec), cause, index=index)
     return None
-
-
-def _first_line(error: Exception) -> str:
-    return described(error).partition("\n")[0]
 
 
 def _of_count(subject: Subject, called: Called, what: str) -> _Problem:
