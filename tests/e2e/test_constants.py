@@ -313,6 +313,7 @@ def test_a_saved_function_is_one_program_again(tmp_path: Any) -> None:
     hostcall.allow(note.__module__)
     loaded = tf.saved_model.load(str(tmp_path))
     np.testing.assert_allclose(loaded.noted(_x()), expected, rtol=1e-5)
+    assert _is_one_program(loaded.noted, _x())
 
 
 def test_an_exported_program_holds_what_follows_from_constants(tmp_path: Any) -> None:

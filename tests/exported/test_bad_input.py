@@ -209,7 +209,7 @@ def test_random_damage_of_the_variables_is_an_error_or_none(folder: Path) -> Non
             arrays = files._read_arrays(bytes(damaged), manifest)
         except hostcall_mlir.ProgramError:
             continue
-        assert isinstance(files._problems_of_variables(arrays, manifest), list)
+        files._problems_of_variables(arrays, manifest)
 
 
 def main(op: str) -> str:

@@ -37,7 +37,7 @@ A = np.array([[4.0, 1.0, 0.5], [1.0, 3.0, -1.0], [0.5, -1.0, 5.0]])  # positive 
 SKEW = np.array([[1.0, 2.0, 0.0], [-3.0, 0.5, 1.0], [0.0, 4.0, 2.0]])
 MANY = np.stack([A, 2 * A, A + np.eye(3)])
 B = np.array([1.0, -2.0, 3.0])
-DTYPES = ["float32", "float64", "complex64", "complex128"]
+DTYPES = ["float64", "complex64", "complex128"]
 
 
 def magnitudes(values: Any) -> Any:
