@@ -63,21 +63,6 @@ def test_calls_that_stay_as_they_are(function: Any, calls: int) -> None:
     assert program.gates() == []
 
 
-def test_independent_calls_begin_before_any_is_waited_for() -> None:
-    program = Program(lambda x: call(x) + call(x + 1.0) + call(x + 2.0))
-    assert len(program.nodes(async_calls.START)) == 3
-    (gate,) = program.gates()
-    assert sorted(gate) == [f"call{i}/hostcall_start" for i in ("", "_1", "_2")]
-    for done in program.nodes(async_calls.DONE):
-        start = f"{done.name}/hostcall_start:handle:0"
-        assert list(done.input[-2:]) == [start, "hostcall_gate_0:gate:0"]
-
-
-def test_a_call_is_waited_for_after_what_is_heavy() -> None:
-    program = Program(lambda x: (call(x) + 1.0, tf.linalg.matmul(x, x, name="product")))
-    assert program.gates() == [["call/hostcall_start", "product"]]
-
-
 def test_what_results_lead_to_runs_before_the_next_results_are_taken() -> None:
     def function(x: Any) -> Any:
         first, second = call(x), call(x + 1.0)
