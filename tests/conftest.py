@@ -239,6 +239,14 @@ def file(tmp_path: Path) -> str:
     return str(tmp_path / "run.hostcall")
 
 
+@pytest.fixture
+def machine() -> Any:
+    """A machine that a function measures with."""
+    from tests.support.recordings import Machine
+
+    return Machine()
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A folder that the tests of a file share."""

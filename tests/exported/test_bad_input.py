@@ -10,12 +10,10 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from jaxlib.mlir import ir
 
 import hostcall_mlir
-from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.program import files
-from tests.support.exported.programs import TOKEN, call, change, error_of, load, make
+from tests.support.exported.programs import TOKEN, artifact_of, call, change, error_of, load, make
 
 LOOP = f"""
 func.func @main(%a: tensor<3xf32>, %b: tensor<i64>) -> (tensor<3xf32>, tensor<i64>) {{
@@ -52,11 +50,6 @@ def sign(folder: Path, name: str) -> None:
     entry = "program" if name.endswith("stablehlo") else "variables"
     sha256 = files._sha256((folder / name).read_bytes())
     change(folder, lambda m: m[entry].update(sha256=sha256))
-
-
-def artifact_of(text: str) -> bytes:
-    with private.new_context():
-        return private.serialize_artifact(ir.Module.parse(text), "1.9.0")
 
 
 def test_what_is_no_program_says_so(tmp_path: Path) -> None:
