@@ -34,8 +34,9 @@ TSAN := HOSTCALL_BUILD=build/tsan $(call preload,libtsan.so) \
   TSAN_OPTIONS=die_after_fork=0:halt_on_error=1:allocator_may_return_null=1:suppressions=$(CURDIR)/tests/native/tsan.supp
 PYTEST := $(BIN)/python -m pytest -q -p no:cacheprovider
 # A process for each CPU shares the tests with the others, file by file; more than four need more
-# memory than most machines have. Where a process dies, pytest-xdist may wait for ever for another one.
-SHARED := --numprocesses=auto --maxprocesses=4 --dist=loadfile --max-worker-restart=0
+# memory than most machines have. tests/conftest.py sorts the files. Where a process dies, pytest-xdist
+# may wait for ever for another one.
+SHARED := --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder --max-worker-restart=0
 TEST := TF_CPP_MIN_LOG_LEVEL=2 $(PYTEST) $(SHARED)
 # What must hold whichever way script ops take; the other files are about one way, or ask for it, or
 # are about programs without script ops.

@@ -47,6 +47,21 @@ FULL_RUN = frozenset(
         "wheels",
     }
 )
+# Files with few tests that take long. They come first, so that no CPU waits for them in the end.
+LONG = (
+    "unit/test_benchmarks.py",
+    "stress/test_memory.py",
+    "dynamic/test_dynamic.py",
+    "upstream/test_upstream.py",
+    "upstream/test_compiled.py",
+    "wheels/test_building.py",
+    "executors/test_processes.py",
+    "executors_heavy/test_mpi.py",
+    "executors_heavy/test_ray.py",
+    "stress/test_exit.py",
+    "stress/test_fork.py",
+    "unit/test_users_types.py",
+)
 # How many cases of one test are in a sample, where --cases does not say it.
 CASES = 4
 
@@ -91,6 +106,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         others |= sample | _superfluous(left) if part == "rest" else {*items} - sample
     config.hook.pytest_deselected(items=[*others])
     items[:] = [item for item in items if item not in others]
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    """Return where the file of a test stands in `LONG`, or the place behind all of them."""
+    file = item.nodeid.partition("::")[0].removeprefix("tests/")
+    return LONG.index(file) if file in LONG else len(LONG)
 
 
 def _sample(items: list[pytest.Item], seed: str, cases: int) -> set[pytest.Item]:
@@ -215,6 +237,14 @@ def run_python(fresh_python: Template) -> Callable[..., str]:
 def file(tmp_path: Path) -> str:
     """The file of a recording."""
     return str(tmp_path / "run.hostcall")
+
+
+@pytest.fixture
+def machine() -> Any:
+    """A machine that a function measures with."""
+    from tests.support.recordings import Machine
+
+    return Machine()
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ import hostcall
 from hostcall._compiler import plan
 from hostcall._tf.types import FunctionDefLibrary
 from tests.support.e2e import written_back
-from tests.support.recordings import Machine
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -33,12 +32,6 @@ def everywhere() -> Iterator[None]:
     hostcall.configure(functions="all")
     yield
     hostcall.configure(functions="taken")
-
-
-@pytest.fixture
-def machine() -> Machine:
-    """A machine that a function measures with."""
-    return Machine()
 
 
 @pytest.fixture

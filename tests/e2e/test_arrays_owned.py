@@ -51,6 +51,7 @@ def _program(op: Callable[..., Any], variable: tf.Variable) -> Callable[..., Any
     return program
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("route", [eagerly, plain, jitted, partitioned])
 @pytest.mark.parametrize("name", OPS)

@@ -73,19 +73,3 @@ def test_beside_a_callback() -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="must be positive"):
         program(-X)
     assert calls == [1.0, 10.0, -1.0]
-
-
-def test_the_environment_variable(run_python: Any) -> None:
-    script = """
-import tensorflow as tf, hostcall
-
-def program(x):
-    tf.debugging.assert_positive(x, message="must be positive")
-    return x
-
-try:
-    tf.function(program, jit_compile=True)(tf.constant([-1.0]))
-except tf.errors.InvalidArgumentError as error:
-    print("must be positive" in error.message)
-"""
-    assert run_python(script, HOSTCALL_FUNCTIONS="all", HOSTCALL_ROUTE="auto") == "True\n"

@@ -13,14 +13,10 @@ from tensorflow.compiler.tf2xla.python import xla
 import hostcall  # noqa: F401 - what is tested
 from tests.support.e2e.journals import same_order
 from tests.support.fate import Fate
-from tests.support.helpers import OPS, each_op, jitted
+from tests.support.helpers import OPS, called, each_op, jitted
 from tests.support.threads import PATIENCE
 
 X = np.arange(4, dtype=np.float32)
-
-
-def shaped(op: Any, function: Any, x: Any) -> Any:
-    return tf.ensure_shape(op(function, [x], x.dtype), x.shape)
 
 
 @pytest.mark.parametrize("taken", [True, False])
@@ -50,7 +46,7 @@ def test_a_program_that_is_dropped_while_it_runs(op: Any) -> None:
         return v + np.float32(1)
 
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        result = pool.submit(lambda: jitted(lambda x: shaped(op, slow, x))(tf.constant(X)))
+        result = pool.submit(lambda: jitted(lambda x: called(slow, x, op))(tf.constant(X)))
         assert started.wait(PATIENCE)
         gc.collect()
         go_on.set()
@@ -66,7 +62,7 @@ def test_arguments_and_results_die_with_the_call(op: Any) -> None:
         fates.extend([Fate(v), Fate(result)])
         return result
 
-    program = jitted(lambda x: shaped(op, noted, x))
+    program = jitted(lambda x: called(noted, x, op))
     for _ in range(3):
         np.testing.assert_array_equal(program(tf.constant(X)), X + 1)
     assert len(fates) == 6
@@ -78,7 +74,7 @@ def test_arguments_and_results_die_with_the_call(op: Any) -> None:
 def test_functions_that_run_eagerly(op: Any) -> None:
     tf.config.run_functions_eagerly(True)
     try:
-        program = jitted(lambda x: shaped(op, lambda v: v + np.float32(1), x))
+        program = jitted(lambda x: called(lambda v: v + np.float32(1), x, op))
         np.testing.assert_array_equal(program(tf.constant(X)), X + 1)
     finally:
         tf.config.run_functions_eagerly(False)

@@ -39,6 +39,7 @@ from tests.support.helpers import (
 # What a function is lent.
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("lent", [{"borrow": True}, {"out": True}, {"borrow": True, "out": True}])
 @every_way
 @every_size
@@ -181,6 +182,7 @@ def test_a_function_may_return_what_it_has_borrowed(way: Any, part: Any) -> None
     assert_same(x.numpy(), numbers(LARGE))
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("answer", [lambda out: None, lambda out: out, list, tuple])
 @every_way
 @every_size
@@ -273,6 +275,7 @@ KEEPERS: dict[str, Callable[[np.ndarray], Any]] = {
 }
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("keep", KEEPERS.values(), ids=KEEPERS)
 @every_way
 @every_size

@@ -10,6 +10,7 @@ import tensorflow as tf
 import hostcall
 from hostcall._ops.emit import captures
 from hostcall._tf.graph import attributes
+from tests.support.helpers import gradient_of
 
 # A custom call alone leaves a function one program.
 pytestmark = pytest.mark.custom_call("with partitioning forced, each function is partitioned")
@@ -174,24 +175,13 @@ def test_a_print_leaves_one_program(body: Callable[[Any], Any], capfd: Any) -> N
     "body", [_update, _loop, _branch, _called, _large], ids=lambda body: body.__name__
 )
 def test_gradients_are_those_of_graph_mode(body: Callable[[Any], Any]) -> None:
-    def gradient(function: Any) -> Any:
-        x = _x()
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = function(x)
-        return tape.gradient(y, x)
-
-    np.testing.assert_allclose(
-        gradient(_noting(body)), gradient(tf.function(body)), rtol=1e-4, atol=1e-6
-    )
+    got, expected = gradient_of(_noting(body), _x()), gradient_of(tf.function(body), _x())
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_a_gradient_inside_leaves_one_program() -> None:
     def body(x: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = _update(_update(x))
-        return tape.gradient(y, x)
+        return gradient_of(lambda x: _update(_update(x)), x)
 
     noted = _noting(body)
     np.testing.assert_allclose(noted(_x()), tf.function(body)(_x()), rtol=1e-4)
@@ -313,6 +303,7 @@ def test_a_saved_function_is_one_program_again(tmp_path: Any) -> None:
     hostcall.allow(note.__module__)
     loaded = tf.saved_model.load(str(tmp_path))
     np.testing.assert_allclose(loaded.noted(_x()), expected, rtol=1e-5)
+    assert _is_one_program(loaded.noted, _x())
 
 
 def test_an_exported_program_holds_what_follows_from_constants(tmp_path: Any) -> None:

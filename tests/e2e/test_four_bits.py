@@ -79,6 +79,7 @@ PROGRAMS: dict[str, Callable[[tf.Tensor], Any]] = {
 }
 
 
+@pytest.mark.pairwise
 @each_dtype
 @each_way
 @pytest.mark.parametrize("name", PROGRAMS)

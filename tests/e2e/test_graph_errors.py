@@ -13,6 +13,7 @@ import hostcall
 from tests.support.helpers import (
     assert_alike,
     assert_same,
+    beside,
     failure,
     jitted,
     outcome,
@@ -52,16 +53,6 @@ class Notes:
 @pytest.fixture
 def notes() -> Notes:
     return Notes()
-
-
-def beside(program: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the program with a callback, so that hostcall takes it."""
-
-    def run(*args: Any) -> Any:
-        tf.numpy_function(lambda: None, [], [])
-        return program(*args)
-
-    return run
 
 
 def assert_raises_as_plain(program: Callable[..., Any], good: Any, bad: Any) -> None:

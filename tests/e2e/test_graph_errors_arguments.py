@@ -1,28 +1,17 @@
 """Arguments that XLA takes for constants: graph mode's errors where XLA refuses or ends."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import assert_same, failure, jitted, outcome, plain
+from tests.support.helpers import assert_same, beside, failure, jitted, outcome, plain
 
 pytestmark = pytest.mark.cpu("programs for accelerators have no errors of values")
 
 X = tf.constant([1.0, 2.0, 3.0])
 BOOLEANS = tf.Variable([True, False, True])
-
-
-def beside(program: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the program with a callback, so that hostcall takes it."""
-
-    def run(*args: Any) -> Any:
-        tf.numpy_function(lambda: None, [], [])
-        return program(*args)
-
-    return run
 
 
 @pytest.mark.parametrize(

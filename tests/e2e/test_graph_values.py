@@ -74,6 +74,7 @@ OF_TWO_FLOATS: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.pairwise
 @each_route
 @each_float
 @pytest.mark.parametrize("name", OF_TWO_FLOATS)
@@ -91,6 +92,7 @@ OF_ONE_FLOAT: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.pairwise
 @each_route
 @each_float
 @pytest.mark.parametrize("name", OF_ONE_FLOAT)
@@ -113,6 +115,7 @@ OF_ONE_COMPLEX: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.pairwise
 @each_route
 @each_complex
 @pytest.mark.parametrize("name", OF_ONE_COMPLEX)
@@ -120,6 +123,7 @@ def test_elements_of_one_complex_operand(name: str, dtype: tf.DType, mode: Any) 
     assert_as_graph_mode(mode, OF_ONE_COMPLEX[name], tf.constant(COMPLEX_NUMBERS, dtype))
 
 
+@pytest.mark.pairwise
 @each_route
 @each_complex
 @pytest.mark.parametrize("function", [tf.sign, tf.sqrt, tf.math.log, tf.math.log1p])
@@ -142,6 +146,7 @@ OF_ROWS: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.pairwise
 @each_route
 @each_float
 @pytest.mark.parametrize("name", OF_ROWS)
@@ -226,6 +231,7 @@ PRODUCTS: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.pairwise
 @each_route
 @each_integer
 @pytest.mark.parametrize("name", PRODUCTS)

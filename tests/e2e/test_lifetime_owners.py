@@ -2,9 +2,10 @@
 
 import functools
 import gc
+import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -13,11 +14,24 @@ import tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 import hostcall
-from tests.support.factors import Factor, living, none_from_before  # noqa: F401
 from tests.support.helpers import each_mode, gradient_of, jitted, like, plain
 
 SPEC = tf.TensorSpec([2], tf.float32)
 X = tf.constant([1.0, -2.0])
+
+
+class Factor:
+    living: ClassVar["weakref.WeakSet[Factor]"] = weakref.WeakSet()
+    value = np.float32(3.0)
+
+    def __init__(self) -> None:
+        Factor.living.add(self)
+
+    def times(self, x: Any) -> Any:
+        return x * self.value
+
+    def spec(self, x: Any) -> Any:
+        return tf.TensorSpec(x.shape, x.dtype)
 
 
 class Times(Factor):
@@ -27,6 +41,16 @@ class Times(Factor):
 
 def multiply(factor: Factor, x: Any) -> Any:
     return x * factor.value
+
+
+def living() -> int:
+    gc.collect()
+    return len(Factor.living)
+
+
+@pytest.fixture(autouse=True)
+def none_from_before() -> None:
+    assert living() == 0
 
 
 # Each makes a function from a Factor, and is what alone holds it.

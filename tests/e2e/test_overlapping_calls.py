@@ -16,7 +16,7 @@ import tensorflow as tf
 
 import hostcall
 from hostcall_runtime import prepared
-from tests.support import meeting_functions
+from tests.support import executor_functions
 from tests.support.e2e.journals import Journal
 from tests.support.helpers import assert_equal, failure, gradient_of, jitted, like
 from tests.support.threads import PATIENCE, meeting
@@ -225,8 +225,8 @@ def test_pure_calls_run_once_each_and_unused_ones_too_whose_error_is_raised() ->
 def test_processes_run_calls_side_by_side() -> None:
     context = multiprocessing.get_context("forkserver")
     with concurrent.futures.ProcessPoolExecutor(
-        2, context, meeting_functions.set_meeting, (context.Barrier(2),)
+        2, context, executor_functions.set_meeting, (context.Barrier(2),)
     ) as pool:
-        meet = stateless(meeting_functions.meet, executor=pool)
+        meet = stateless(executor_functions.meet, executor=pool)
         program = jitted(lambda x: meet(x) + meet(x + 1.0))
         np.testing.assert_array_equal(program(X), 4.0 * X + 2.0)

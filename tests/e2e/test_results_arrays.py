@@ -77,6 +77,7 @@ HALF_BELIEVED = (tf.py_function, by_two_halves, (3, 3))
 on_the_cpu = pytest.mark.cpu("XLA compiles plain functions on XLA_CPU")
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("mode", [jitted, pytest.param(plain, marks=on_the_cpu)])
 @each_op
 @pytest.mark.parametrize("declare", WAYS)

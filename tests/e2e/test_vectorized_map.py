@@ -78,6 +78,7 @@ MAKERS = {
 }
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("mode", [*MODES, eagerly])
 @each_method
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)

@@ -121,6 +121,7 @@ def test_functions_and_arguments_that_cannot_be_sent(kind: str) -> None:
     assert_next_call_works(kind)
 
 
+@pytest.mark.pairwise
 @each_kind
 @pytest.mark.parametrize(
     ("function", "what"),

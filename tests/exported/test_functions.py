@@ -11,20 +11,7 @@ import pytest
 import hostcall_mlir
 from hostcall_mlir.program.function_lookup import signature_of
 from tests.support.exported import functions
-from tests.support.exported.programs import F3, FUNCTIONS, call, load, make
-
-
-def program_of(*names: str, **of_callbacks: Any) -> Any:
-    lines, last = [], "%x"
-    for number, name in enumerate(names):
-        host_call = call(name, "(tensor<3xf32>) -> tensor<3xf32>", last)
-        lines.append(f"%{number} = {host_call}")
-        last = f"%{number}"
-    body = "\n".join([*lines, f"return {last} : tensor<3xf32>"])
-    return make(
-        f"func.func public @main(%x: tensor<3xf32>) -> tensor<3xf32> {{\n{body}\n}}",
-        of_callbacks=of_callbacks,
-    )
+from tests.support.exported.programs import F3, FUNCTIONS, calling, load, make
 
 
 def problem_of(made: Any, folder: Path, **options: Any) -> str:
@@ -49,11 +36,11 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     [("triple", 3), ("Scaler.twice", 2), ("MARKED", 3), ("triple#2", 3), ("numpy:negative", -1)],
 )
 def test_function_is_imported_by_its_name(name: str, factor: int, tmp_path: Path) -> None:
-    np.testing.assert_array_equal(load(program_of(name), tmp_path).call(F3), F3 * factor)
+    np.testing.assert_array_equal(load(calling(name), tmp_path).call(F3), F3 * factor)
 
 
 def test_function_that_is_given_goes_before_the_one_that_is_imported(tmp_path: Path) -> None:
-    made = program_of("triple", "triple#2")
+    made = calling("triple", "triple#2")
     negative = {f"{FUNCTIONS}:triple": np.negative}
     np.testing.assert_array_equal(load(made, tmp_path, callbacks=negative).call(F3), F3)
     second = {f"{FUNCTIONS}:triple#2": np.negative}
@@ -63,9 +50,9 @@ def test_function_that_is_given_goes_before_the_one_that_is_imported(tmp_path: P
 
 
 def test_chosen_name_is_given_or_found_by_what_the_manifest_says(tmp_path: Path) -> None:
-    made = program_of("my:solver:1", function=f"{FUNCTIONS}:triple")
+    made = calling("my:solver:1", function=f"{FUNCTIONS}:triple")
     np.testing.assert_array_equal(load(made, tmp_path).call(F3), F3 * 3)
-    made = program_of("my:solver:1", function=None)
+    made = calling("my:solver:1", function=None)
     assert "it can only be given: pass callbacks={'my:solver:1': …}" in problem_of(made, tmp_path)
     given = {"my:solver:1": functions.triple}
     np.testing.assert_array_equal(load(made, tmp_path, callbacks=given).call(F3), F3 * 3)
@@ -73,7 +60,7 @@ def test_chosen_name_is_given_or_found_by_what_the_manifest_says(tmp_path: Path)
 
 def test_nothing_is_imported_where_that_is_forbidden(tmp_path: Path, module: Path) -> None:
     module.write_text("raise AssertionError('imported')")
-    made = program_of("exported_module:f")
+    made = calling("exported_module:f")
     text = problem_of(made, tmp_path, imports=False)
     assert "imports=False says not to import it: pass callbacks={'exported_module:f': …}" in text
     given = {"exported_module:f": np.negative}
@@ -83,7 +70,7 @@ def test_nothing_is_imported_where_that_is_forbidden(tmp_path: Path, module: Pat
 
 def test_nothing_is_imported_of_a_program_that_is_damaged(tmp_path: Path, module: Path) -> None:
     module.write_text("raise AssertionError('imported')")
-    program_of("exported_module:f").save(tmp_path)
+    calling("exported_module:f").save(tmp_path)
     with (tmp_path / "program.stablehlo").open("ab") as file:
         file.write(b"more")
     with pytest.raises(hostcall_mlir.ProgramError, match="not the file that was exported"):
@@ -93,7 +80,7 @@ def test_nothing_is_imported_of_a_program_that_is_damaged(tmp_path: Path, module
 
 def test_all_that_is_missing_is_in_one_error(tmp_path: Path, module: Path) -> None:
     module.write_text("import no_such_package")
-    made = program_of(
+    made = calling(
         "no_such_module:f",
         "exported_module:f",
         "no_such_function",
@@ -120,14 +107,14 @@ def test_all_that_is_missing_is_in_one_error(tmp_path: Path, module: Path) -> No
 @pytest.mark.parametrize("code", ["1 / 0", "raise SystemExit(3)", "def f(:"])
 def test_module_that_fails_is_told(code: str, tmp_path: Path, module: Path) -> None:
     module.write_text(code)
-    text = problem_of(program_of("exported_module:f"), tmp_path)
+    text = problem_of(calling("exported_module:f"), tmp_path)
     assert "importing module 'exported_module' fails: " in text
 
 
 def test_other_parameters_than_when_it_was_exported_are_told(tmp_path: Path) -> None:
-    same = program_of("triple", signature="(x)")
+    same = calling("triple", signature="(x)")
     np.testing.assert_array_equal(load(same, tmp_path).call(F3), F3 * 3)
-    other = program_of("triple", signature="(x, y=…)")
+    other = calling("triple", signature="(x, y=…)")
     text = problem_of(other, tmp_path)
     assert "its parameters are (x), and were (x, y=…) when the program was exported" in text
     # Of what is given nobody but the user can say what it has to be.
@@ -137,22 +124,22 @@ def test_other_parameters_than_when_it_was_exported_are_told(tmp_path: Path) -> 
 
 def test_function_that_is_given_has_to_take_the_arguments(tmp_path: Path) -> None:
     given = {f"{FUNCTIONS}:triple": lambda x, y: x}
-    text = problem_of(program_of("triple"), tmp_path, callbacks=given)
+    text = problem_of(calling("triple"), tmp_path, callbacks=given)
     assert "calls it with 1 argument, and the function in callbacks takes (x, y)" in text
-    none = problem_of(program_of("triple"), tmp_path, callbacks={f"{FUNCTIONS}:triple": None})
+    none = problem_of(calling("triple"), tmp_path, callbacks={f"{FUNCTIONS}:triple": None})
     assert "a NoneType is there, which cannot be called" in none
-    text = problem_of(program_of("triple", out=True), tmp_path, callbacks=given)
+    text = problem_of(calling("triple", out=True), tmp_path, callbacks=given)
     assert "calls it with 1 argument and out=…, and the function" in text
 
 
 @pytest.mark.parametrize("given", [[1], 3, "triple"])
 def test_callbacks_have_to_be_a_dict(given: Any, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"callbacks is .*, and has to be a dict from the names of"):
-        load(program_of("triple"), tmp_path, callbacks=given)
+        load(calling("triple"), tmp_path, callbacks=given)
 
 
 def test_function_of_eager_tensors_has_to_be_given(tmp_path: Path) -> None:
-    made = program_of("triple", kind="eager")
+    made = calling("triple", kind="eager")
     text = problem_of(made, tmp_path)
     assert "TensorFlow's tensors (tf.py_function)" in text
     assert "Export the program with tf.numpy_function or hostcall.callback" in text

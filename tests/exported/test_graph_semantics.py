@@ -197,7 +197,7 @@ def test_looks_at_many_values_are_not_joined() -> None:
     assert made[:3] == ["stablehlo.custom_call", "stablehlo.select", "stablehlo.custom_call"]
 
 
-def test_a_program_that_was_exported_in_between_keeps_what_it_has(tmp_path: Path) -> None:
+def test_a_program_that_was_exported_in_between_keeps_what_it_has() -> None:
     """Each export of one function is as the settings were then."""
     case = FAILING["gather"]
     found = []

@@ -228,7 +228,7 @@ def test_random_damage_of_the_manifest_is_an_error_or_none(folder: Path) -> None
             manifest = manifests.decode(bytes(damaged), "hostcall")
         except hostcall_mlir.ProgramError:
             continue
-        assert isinstance([*manifests.problems_of(manifest)], list)
+        [*manifests.problems_of(manifest)]
 
 
 def test_manifest_that_is_nested_too_deep_is_refused(folder: Path) -> None:

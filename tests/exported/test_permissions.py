@@ -13,7 +13,7 @@ import hostcall
 import hostcall_mlir
 from hostcall_mlir.program import files
 from hostcall_runtime import _permissions
-from tests.support.exported.programs import F3, FUNCTIONS, TRIPLE, call, make
+from tests.support.exported.programs import F3, FUNCTIONS, TRIPLE, calling, make
 
 LOADERS: dict[str, Callable[..., Any]] = {
     "hostcall": hostcall.load,
@@ -35,19 +35,6 @@ def saved(made: files.Program, folder: Path) -> Path:
     made.save(folder)
     files.trust(made.artifact)
     return folder
-
-
-def calling(*names: str, results: Any = None) -> files.Program:
-    """A program that calls these functions one after the other."""
-    lines = [
-        f"%{number} = {call(name, '(tensor<3xf32>) -> tensor<3xf32>', f'%{number - 1}')}"
-        for number, name in enumerate(names, 1)
-    ]
-    body = "\n".join([*lines, f"return %{len(names)} : tensor<3xf32>"]).replace("%0", "%x")
-    return make(
-        f"func.func public @main(%x: tensor<3xf32>) -> tensor<3xf32> {{\n{body}\n}}",
-        results=results,
-    )
 
 
 def error_of(package: str, folder: Path, **options: Any) -> str:

@@ -279,6 +279,7 @@ CALLS: dict[str, Any] = {
 TREES = {"layer": LAYER, "sparse": SPARSE, "nested": {"a": [LAYER, SPARSE], "b": X}}
 
 
+@pytest.mark.pairwise
 @each_mode
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("name", TREES)

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import assert_same, jitted
+from tests.support.helpers import assert_same, jitted, like
 from tests.support.jax.helpers import X, each_mode, noting_shapes
 
 Point = collections.namedtuple("Point", ["x", "y"])
@@ -120,18 +120,15 @@ def test_a_method(mode: Any) -> None:
 
 @each_mode
 def test_gradients_of_both(mode: Any) -> None:
-    def spec(x: Any, *_: Any) -> tf.TensorSpec:
-        return tf.TensorSpec(x.shape, x.dtype)
-
     def square_gradient(inputs: Any, results: Any, upstream: Any) -> Any:
         return 2 * inputs[0] * upstream, None
 
-    @hostcall.callback(result=lambda inputs, *_: [spec(inputs[0]), spec(inputs[1])])
+    @hostcall.callback(result=lambda inputs, *_: [like(inputs[0]), like(inputs[1])])
     def product_gradient(inputs: Any, results: Any, upstream: Any) -> Any:
         return [inputs[1] * upstream, inputs[0] * upstream]
 
-    square = hostcall.callback(lambda x, n: x * x, result=spec, grad=square_gradient)
-    product = hostcall.callback(lambda x, y: x * y, result=spec, grad=product_gradient)
+    square = hostcall.callback(lambda x, n: x * x, result=like, grad=square_gradient)
+    product = hostcall.callback(lambda x, y: x * y, result=like, grad=product_gradient)
 
     def loss(x: Any) -> Any:
         return (square(x, 3) + product(x, x + 1)).sum()
@@ -171,7 +168,6 @@ def test_the_wrong_number_of_gradients() -> None:
 
 @each_mode
 def test_declarations_hold(mode: Any) -> None:
-    like = lambda x: tf.TensorSpec(x.shape, x.dtype)  # noqa: E731
     calls = []
 
     def add(x: Any, out: Any) -> None:

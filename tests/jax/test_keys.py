@@ -66,6 +66,7 @@ def with_out(keys: Any) -> Any:
     return write(keys)
 
 
+@pytest.mark.pairwise
 @each_mode
 @each_implementation
 @pytest.mark.parametrize("way", [by_call, by_callback, by_structure, by_returned_keys, with_out])

@@ -16,11 +16,6 @@ from tests.support.versions import reads_programs_of_jax
 X = jnp.array([1.0, -0.0, 3.0])
 
 
-@pytest.fixture
-def machine() -> Machine:
-    return Machine()
-
-
 def replayed(file: str, machine: Machine, run: Callable[[], Any]) -> None:
     """Records and replays; nobody waits for the results before the end."""
     with hostcall.record(file):

@@ -63,6 +63,7 @@ TAKEN: dict[str, tuple[Callable[[Any], Any], Any]] = {
 }
 
 
+@pytest.mark.pairwise
 @each_mode
 @each_way
 @pytest.mark.parametrize("name", TAKEN)
@@ -74,6 +75,7 @@ def test_the_containers_may_differ(name: str, way: Any, mode: Any) -> None:
     assert jax.tree.structure(got) == jax.tree.structure(result)
 
 
+@pytest.mark.pairwise
 @each_mode
 @each_way
 @pytest.mark.parametrize(
@@ -115,6 +117,7 @@ NOTHING: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("declared", [None, (), [], {}, {"a": None}], ids=str)
 @pytest.mark.parametrize("name", NOTHING)
@@ -188,6 +191,7 @@ WIDE: dict[str, tuple[Any, Any]] = {
 }
 
 
+@pytest.mark.pairwise
 @each_mode
 @each_flavour
 @pytest.mark.parametrize("name", WIDE)

@@ -1,5 +1,7 @@
 """The reference: every public name is on a page of it, with an example that runs."""
 
+import ast
+import doctest
 import importlib
 import inspect
 import re
@@ -39,13 +41,31 @@ def docstring_of(module: str, name: str) -> str:
     return (inspect.getdoc(value) or "") if documents_itself else ""
 
 
+def examples_as_program(docstring: str) -> tuple[str, list[str]]:
+    """The examples of a docstring as a program that prints what they show, and what that is."""
+    lines, wanted = [], []
+    for example in doctest.DocTestParser().get_examples(docstring):
+        source = example.source.strip()
+        lines += [f"__show__((\n{source}\n))" if _is_expression(source) else source, pages.MARK]
+        wanted.append(example.want)
+    return "\n".join(lines), wanted
+
+
+def _is_expression(source: str) -> bool:
+    try:
+        ast.parse(source, mode="eval")
+    except SyntaxError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("module", marked(PAGES, {"hostcall.jax": reads_programs_of_jax}))
 def test_examples_of_docstrings_print_what_they_show(
     fresh_python: Template, module: str, tmp_path: Path
 ) -> None:
     wanted = {}
     for name in importlib.import_module(module).__all__:
-        program, outputs = pages.examples_as_program(docstring_of(module, name))
+        program, outputs = examples_as_program(docstring_of(module, name))
         if outputs:
             (tmp_path / f"{name}.py").write_text(program, encoding="utf-8")
             wanted[name] = outputs

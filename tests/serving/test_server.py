@@ -213,7 +213,7 @@ def test_a_program_that_does_not_fit(site: Site, tmp_path: Path, change: str) ->
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_many_requests_from_many_threads(site: Site, worker_server: Server, mode: str) -> None:
+def test_many_requests_from_many_threads(worker_server: Server, mode: str) -> None:
     assert worker_server.serve("python", f"both_{mode}", 5000, 2.0, 1.0) == (5000, 0, 0, "")
 
 

@@ -18,8 +18,8 @@ from tests.support.stress.programs import KINDS, SIZES, check, compiled, double,
 from tests.support.threads import PATIENCE, in_threads, running
 
 # Seconds. Only calls that are late for certain take so long; the others are trivial.
-LIMIT = 0.5
-LIMIT_OF_MANY_THREADS = 1.5
+LIMIT = 0.2
+LIMIT_OF_MANY_THREADS = 0.4
 NO_LIMIT = 600.0
 
 each_kind = pytest.mark.parametrize("kind", KINDS)

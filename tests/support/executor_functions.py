@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from tests.support.threads import PATIENCE
+
 calls: list[float] = []
+_meeting: Any = None
 
 
 class SimulatorError(ValueError):
@@ -263,3 +266,14 @@ class NegatesAndDiesOnce:
                 pass
             os.kill(os.getpid(), signal.SIGKILL)
         return x
+
+
+def set_meeting(barrier: Any) -> None:
+    global _meeting
+    _meeting = barrier
+
+
+def meet(x: Any) -> Any:
+    """Returns 2x when as many calls as the barrier wants have begun."""
+    _meeting.wait(PATIENCE)
+    return x + x

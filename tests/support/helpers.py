@@ -1,6 +1,7 @@
 """Helpers that several test files share."""
 
 import gc
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -109,6 +110,27 @@ def compilations(name: str) -> list[int]:
     gc.collect()
     rows = hostcall.stats().compilations
     return [row.compilations for row in rows if row.cluster.startswith(f"__inference_{name}_")]
+
+
+def beside(program: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the program with a callback, so that hostcall takes it."""
+
+    def run(*args: Any) -> Any:
+        tf.numpy_function(lambda: None, [], [])
+        return program(*args)
+
+    return run
+
+
+def called(function: Any, x: Any, op: Any = tf.numpy_function) -> Any:
+    """The call of a function whose result is like its argument."""
+    return tf.ensure_shape(op(function, [x], x.dtype), x.shape)
+
+
+def line_of(function: Any, text: str) -> int:
+    """The line of a function's source that holds a text."""
+    lines, first = inspect.getsourcelines(function)
+    return first + next(i for i, line in enumerate(lines) if text in line)
 
 
 def touch(*tensors: tf.Tensor) -> None:

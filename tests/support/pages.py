@@ -1,13 +1,10 @@
-"""The examples of the pages and the docstrings: blocks of Python, commands, and their output.
+"""The examples of the pages: blocks of Python, commands, and their output.
 
-In a page, a ```text block right behind a ```python block is what that one prints, and a ```console
-block has commands of this package, each behind a `$`, with what they print. In a docstring it is
-the form of doctest: `>>>`, and what that prints. All of it becomes programs with a line of marks
-between the parts, which a test has run and whose output it compares.
+A ```text block right behind a ```python block is what that one prints, and a ```console block has
+commands of this package, each behind a `$`, with what they print. All of it becomes programs with a
+line of marks between the parts, which a test has run and whose output it compares.
 """
 
-import ast
-import doctest
 import importlib.metadata
 import re
 import shlex
@@ -18,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 END = "--- end of block ---"
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_MARK = f"print({END!r}, flush=True)"
+MARK = f"print({END!r}, flush=True)"
 _RUN = "from tests.support.pages import run_command"
 
 
@@ -44,7 +41,7 @@ def as_program(text: str) -> str:
         else:
             continue
         lines[first : first + len(code)] = code
-        lines[text.count("\n", 0, block.end(2))] = _MARK
+        lines[text.count("\n", 0, block.end(2))] = MARK
     return "\n".join(lines)
 
 
@@ -77,27 +74,9 @@ def run_command(command: str) -> None:
         raise RuntimeError(f"{command} ended with status {status}")
 
 
-def examples_as_program(docstring: str) -> tuple[str, list[str]]:
-    """The examples of a docstring as a program that prints what they show, and what that is."""
-    lines, wanted = [], []
-    for example in doctest.DocTestParser().get_examples(docstring):
-        source = example.source.strip()
-        lines += [f"__show__((\n{source}\n))" if _is_expression(source) else source, _MARK]
-        wanted.append(example.want)
-    return "\n".join(lines), wanted
-
-
 def _commands(console: str) -> list[tuple[str, str]]:
     """The commands of a console, each with what it prints. A `\\` continues a command."""
     parts = re.split(r"^\$ ", console, flags=re.MULTILINE)
     assert not parts[0], "a console begins with a command"
     split = [re.match(r"((?:[^\n]*\\\n)*[^\n]*\n)(.*)", part, re.DOTALL) for part in parts[1:]]
     return [(match[1].replace("\\\n", " ").strip(), match[2]) for match in split if match]
-
-
-def _is_expression(source: str) -> bool:
-    try:
-        ast.parse(source, mode="eval")
-    except SyntaxError:
-        return False
-    return True

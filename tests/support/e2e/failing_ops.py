@@ -11,7 +11,7 @@ import tensorflow as tf
 _NAN, _INF = float("nan"), float("inf")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Use:
     """A use of an op.
 

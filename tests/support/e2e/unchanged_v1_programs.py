@@ -22,10 +22,10 @@ def program(function: Callable[[], Any]) -> Callable[[], Any]:
     return function
 
 
-def run(fetches: Any, feed: Any = None, times: int = 1) -> Any:
+def run(fetches: Any) -> Any:
     with v1.Session() as session:
         session.run(v1.global_variables_initializer())
-        return [session.run(fetches, feed) for _ in range(times)]
+        return session.run(fetches)
 
 
 @program

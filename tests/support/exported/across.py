@@ -8,12 +8,14 @@ arguments (`bad_0`, ...), there are what that says (`says`), and the effects bef
 import itertools
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
 import hostcall_mlir
+from hostcall_mlir.program import files
 from tests.support.exported import user_code
 
 
@@ -23,10 +25,7 @@ def numbered(arrays: dict[str, np.ndarray], prefix: str) -> list[np.ndarray]:
 
 
 def check(directory: str, partitioned: bool) -> None:
-    folder = Path(directory)
-    hostcall_mlir.allow(user_code.__name__, "numpy:copy")
-    arrays = dict(np.load(folder / "expected.npz"))
-    loaded = hostcall_mlir.load(folder / "program", partitioned=partitioned)
+    loaded, arrays = _loaded(Path(directory), partitioned)
     for _ in range(2):
         user_code.seen.clear()
         returned = loaded.call(*numbered(arrays, "in"))
@@ -39,10 +38,7 @@ def check(directory: str, partitioned: bool) -> None:
 
 
 def check_failing(directory: str, partitioned: bool) -> None:
-    folder = Path(directory)
-    hostcall_mlir.allow(user_code.__name__, "numpy:copy")
-    arrays = dict(np.load(folder / "expected.npz"))
-    loaded = hostcall_mlir.load(folder / "program", partitioned=partitioned)
+    loaded, arrays = _loaded(Path(directory), partitioned)
     for prefix in ("in", "bad", "in", "bad", "in"):
         user_code.seen.clear()
         arguments = numbered(arrays, prefix)
@@ -57,3 +53,13 @@ def check_failing(directory: str, partitioned: bool) -> None:
             assert part in str(raised.value)
         assert raised.value.__cause__ is None
         assert len(user_code.seen) == arrays["notes"], user_code.seen
+
+
+def _loaded(folder: Path, partitioned: bool) -> tuple[Any, dict[str, np.ndarray]]:
+    """Return the program of a directory, and the arrays beside it."""
+    hostcall_mlir.allow(user_code.__name__, "numpy:copy")
+    program = folder / "program"
+    # The tests have made it, so that no process needs to try whether it can be read.
+    files.trust((program / "program.stablehlo").read_bytes())
+    arrays = dict(np.load(folder / "expected.npz"))
+    return hostcall_mlir.load(program, partitioned=partitioned), arrays

@@ -57,6 +57,20 @@ func.func public @main(%x: tensor<3xf32>) -> tensor<3xf32> {{
 """
 
 
+def calling(*names: str, results: Any = None, **of_callbacks: Any) -> Program:
+    """A program that calls these functions one after the other."""
+    lines = [
+        f"%{number} = {call(name, '(tensor<3xf32>) -> tensor<3xf32>', f'%{number - 1}')}"
+        for number, name in enumerate(names, 1)
+    ]
+    body = "\n".join([*lines, f"return %{len(names)} : tensor<3xf32>"]).replace("%0", "%x")
+    return make(
+        f"func.func public @main(%x: tensor<3xf32>) -> tensor<3xf32> {{\n{body}\n}}",
+        results=results,
+        of_callbacks=of_callbacks,
+    )
+
+
 def make(
     text: str,
     *,
@@ -103,6 +117,12 @@ def make(
         )
         artifact = private.serialize_artifact(module, "1.9.0")
     return Program(artifact, text, manifest, variables)
+
+
+def artifact_of(text: str) -> bytes:
+    """The bytes of a program that is given as text."""
+    with private.new_context():
+        return private.serialize_artifact(ir.Module.parse(text), "1.9.0")
 
 
 def _spec_of(type_: ir.Type) -> Spec:

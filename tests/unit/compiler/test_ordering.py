@@ -145,16 +145,3 @@ def test_what_is_bypassed(nodes: Nodes, left: Nodes) -> None:
 )
 def test_what_stays(nodes: Nodes, returned: list[str]) -> None:
     assert bypassed(nodes, returned) == nodes
-
-
-def test_no_function_that_is_compiled_has_one() -> None:
-    v = tf.Variable([1.0, 2.0])
-
-    def function(x: tf.Tensor) -> tf.Tensor:
-        v.assign_add(x)
-        with tf.control_dependencies([tf.group(tf.numpy_function(lambda: None, [], []))]):
-            return x + v
-
-    ordered = Ordered(function)
-    assert b"NoOp" in ordered.serialized
-    assert "NoOp" not in {node.op for node in ordered.nodes}

@@ -269,6 +269,7 @@ def a_call_in_a_branch(x: tf.Tensor) -> tf.Tensor:
     CHECK: %effect = PyFunc(%Sin) {{.*}}_xla_original_oc_node_name: 'effect',
     CHECK-SAME: _xla_token_input_nodes: ['_xla_token_arg_node']
     CHECK: %effect_1 = PyFunc(%x) {{.*}}_xla_token_input_nodes: ['effect']{{.*}} [^effect]
+    CHECK-NOT: NoOp
     CHECK: %Identity = Identity(%add) {T: float32} [^effect, ^effect_1]
     CHECK-NOT: NoOp
     """,

@@ -12,7 +12,7 @@ from jaxlib.mlir.dialects import stablehlo
 import hostcall_mlir
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.program import portable
-from tests.support.exported.programs import TOKEN, call, make
+from tests.support.exported.programs import TOKEN, artifact_of, call, make
 
 CALLS = f"""
 func.func public @main(%x: tensor<3x4xi8>, %n: tensor<i32>) -> tensor<2xi8> {{
@@ -33,11 +33,6 @@ func.func public @main(%x: tensor<3x4xi8>, %n: tensor<i32>) -> tensor<2xi8> {{
 """
 WRONG = CALLS.replace("0, 21", "0, 22, 1, 21")
 CHECK = "builtin.module(hostcall-check)"
-
-
-def artifact_of(text: str) -> bytes:
-    with private.new_context():
-        return private.serialize_artifact(ir.Module.parse(text), "1.9.0")
 
 
 def forms(text: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from jaxlib.mlir import ir
 import hostcall_mlir
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir import traversal
-from tests.support.exported.programs import FUNCTIONS, call, make
+from tests.support.exported.programs import FUNCTIONS, call, load, make
 
 TYPES = "(tensor<f32>, tensor<i1>) -> tensor<f32>"
 CALL = call("triple", "(tensor<f32>) -> tensor<f32>", "%x")
@@ -125,9 +125,8 @@ def test_bytecode_is_held_against_the_limit_too() -> None:
 
 
 def test_an_artifact_is_held_against_the_limit_too(tmp_path: Path) -> None:
-    make(branches(600)).save(tmp_path)
     with pytest.raises(hostcall_mlir.ProgramError, match="nested deeper than 500 ops in ops"):
-        hostcall_mlir.load(tmp_path)
+        load(make(branches(600)), tmp_path)
 
 
 # Of a program that is compiled as a whole, and of one that is run in parts.
@@ -137,17 +136,16 @@ COMPILED = {False: private.MOST_COMPILED, True: min(traversal.SPLIT_OPS, private
 @pytest.mark.parametrize("partitioned", [False, True])
 def test_a_compiled_program_has_a_smaller_limit(tmp_path: Path, partitioned: bool) -> None:
     most = COMPILED[partitioned]
-    make(branches(most + 1)).save(tmp_path)
     hostcall_mlir.allow(FUNCTIONS)
     with pytest.raises(hostcall_mlir.ProgramError, match=f"nested deeper than {most} ops in ops"):
-        hostcall_mlir.load(tmp_path, partitioned=partitioned)
+        load(make(branches(most + 1)), tmp_path, partitioned=partitioned)
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
 def test_a_program_below_the_limits_runs(tmp_path: Path, partitioned: bool) -> None:
-    make(branches(COMPILED[partitioned] - 10)).save(tmp_path)
     hostcall_mlir.allow(FUNCTIONS)
-    program = hostcall_mlir.load(tmp_path, partitioned=partitioned)
+    made = make(branches(COMPILED[partitioned] - 10))
+    program = load(made, tmp_path, partitioned=partitioned)
     assert program.call(np.float32(1), np.bool_(True)) == 6
 
 

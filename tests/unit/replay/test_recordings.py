@@ -219,7 +219,7 @@ def test_only_recordings_are_overwritten(file: str) -> None:
         Recorder(file + "/in/a/file", overwrite=False)
 
 
-def test_no_module_is_imported_and_no_class_called_that_is_no_exception(file: str) -> None:
+def test_no_module_is_imported_and_no_class_called_that_is_no_exception() -> None:
     for kind in ("antigravity:Error", "builtins:print", "os:system", "builtins:SystemExit", ":"):
         error = calls.decode(Raised(kind, "text", [values.encode("text")]))
         assert type(error).__name__ == "RecordedError"
@@ -388,9 +388,7 @@ def test_a_query_ends_after_as_many_steps_as_the_file_may_need(
     assert "is damaged: interrupted" in said_of(file)
 
 
-def test_a_query_has_no_more_bytes_than_the_file(
-    file: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_query_has_no_more_bytes_than_the_file(file: str) -> None:
     record(file, *range(500))
     reader = RecordingReader(file)
     reader._size = 5000

@@ -79,7 +79,10 @@ def test_what_is_no_member_is_refused_even_if_it_is_allowed_alone(name: str) -> 
     assert not raised.value.can_be_allowed
 
 
-@pytest.mark.parametrize("module", ["numpy:", ":sort", "a:b:c", "a b", "a:<lambda>", None])
+@pytest.mark.parametrize(
+    "module",
+    ["numpy:", ":sort", "a:b:c", "a b", "a:<lambda>", None, 3, "", "a:b c", "a.", "*"],
+)
 def test_what_is_no_name_cannot_be_allowed(module: Any) -> None:
     with pytest.raises(ValueError, match="is not a name of a module, such as 'package"):
         hostcall.allow(module)

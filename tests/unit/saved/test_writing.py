@@ -91,7 +91,7 @@ def test_models_loaded_here_call_the_functions_that_were_saved(tmp_path: Path) -
         np.testing.assert_array_equal(model.program(X), X + added)
 
 
-def test_what_is_declared_otherwise_here_is_a_warning_that_shows_both(tmp_path: Path) -> None:
+def test_what_is_declared_otherwise_here_is_a_warning_that_shows_both() -> None:
     record = tokens.Record(
         id="pyfunc_0_00000000",
         kind="numpy",

@@ -81,7 +81,7 @@ said = [str(w.message) for w in caught]
 
 _WORKS = """
 import numpy as np, tensorflow as tf
-from hostcall._tools import doctor
+from hostcall._installation import TABLE
 
 @tf.function(jit_compile=True)
 def program(x):
@@ -100,9 +100,8 @@ if has_gradients:
         tape.watch(x)
         y = tf.py_function(lambda x: tf.gather(x, [2, 0, 2]) * x, [x], tf.float32)
     assert tape.gradient(y, x).numpy().tolist() == [5.0, 1.0, 7.0]
-report = doctor.report()
-missing = [name["name"] for name in report["names"] if not name["found"]]
-patches = [patch["target"] for patch in report["patches"] if not patch["installed"]]
+missing = [str(name) for name in TABLE.missing()]
+patches = [patch.target for patch in TABLE.patches if patch not in TABLE.installed]
 hostcall.disable()
 hostcall.enable()
 print(json.dumps([said, missing, patches]))

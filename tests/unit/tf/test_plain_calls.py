@@ -296,7 +296,7 @@ def test_another_context_is_left_to_python(bound: Any) -> None:
         assert (call((tf.constant(X),), []) is NotImplemented) == expected
 
 
-def test_captures_that_are_no_tensors_are_left_to_python(bound: Any, ways: Ways) -> None:
+def test_captures_that_are_no_tensors_are_left_to_python(bound: Any) -> None:
     run = _library.load("hostcall._tensorflow").PlainCall
     inference = bound.concrete_function.inference_fn
     spec = (tf.float32.as_datatype_enum, None, [3])
@@ -476,7 +476,7 @@ def test_ctrl_c_is_one_while_hostcall_is_enabled() -> None:
 # Objects.
 
 
-def test_nothing_is_kept_of_arguments_and_results(bound: Any) -> None:
+def test_nothing_is_kept_of_arguments_and_results() -> None:
     large = np.ones(1 << 20, np.float32)
     identity = hostcall.bind(tf.function(lambda batch: batch["x"] * 1.0), {"x": large})
     identity({"x": large})

@@ -36,6 +36,7 @@ RESULTS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
 }
 
 
+@pytest.mark.pairwise
 @each_mode
 @each_kind
 @pytest.mark.parametrize(("result", "function"), RESULTS.values(), ids=RESULTS.keys())

@@ -31,6 +31,7 @@ def noting(kind: Any = "numpy", **options: Any) -> tuple[Any, list[Any]]:
     return made, seen
 
 
+@pytest.mark.pairwise
 @each_mode
 @each_kind
 @pytest.mark.parametrize(

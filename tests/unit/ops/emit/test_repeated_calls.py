@@ -252,7 +252,7 @@ def test_values_that_are_captured_at_each_call(calls: Calls) -> None:
         assert program(X) == 6.0 + value[0]
 
 
-def test_tapes_record_and_the_gradient_is_right(calls: Calls) -> None:
+def test_tapes_record_and_the_gradient_is_right() -> None:
     program = jitted(lambda x: tf.py_function(lambda v: v**3, [x], tf.TensorSpec([3])))
     for x in (X, Y, X):
         program(x)
@@ -281,7 +281,7 @@ def test_tapes_record_functions_without_callbacks(capfd: pytest.CaptureFixture[s
     assert capfd.readouterr().err.count("cubed") == 6
 
 
-def test_variables_are_watched(calls: Calls) -> None:
+def test_variables_are_watched() -> None:
     state = tf.Variable(2.0)
     program = jitted(lambda x: state * tf.py_function(lambda v: v * v, [x], tf.TensorSpec([3])))
     program(X)

@@ -72,6 +72,7 @@ def test_dtypes_that_c_has(mode: Any, dtype: str) -> None:
 OTHERS = [np.float16, ml_dtypes.bfloat16, np.complex64, np.complex128, ml_dtypes.float8_e5m2]
 
 
+@pytest.mark.pairwise
 @in_graphs
 @pytest.mark.parametrize("dtype", OTHERS, ids=lambda dtype: np.dtype(dtype).name)
 @pytest.mark.parametrize("typed", [True, False], ids=["ndpointer", "void"])

@@ -10,7 +10,6 @@ import hostcall
 from hostcall._ops import tape_residuals
 from hostcall._saved.serving import session
 from hostcall._saved.serving.session import CallError
-from hostcall_runtime import _permissions
 from hostcall_runtime._serving_wire import ArrayFrame, CallFrame
 from tests.support.serving.tokens import FUNCTIONS, token
 
@@ -31,8 +30,7 @@ GRADIENT = "hostcall:1:" + json.dumps(
 
 
 @pytest.fixture(autouse=True)
-def allowed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(_permissions, "_allowed", {})
+def allowed() -> Iterator[None]:
     hostcall.allow(FUNCTIONS)
     yield
     session._handles.clear()

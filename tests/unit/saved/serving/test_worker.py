@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from hostcall import _control
-from hostcall._saved.serving import worker
+from hostcall._saved.serving import metrics, worker
 from hostcall._saved.serving.worker import ListeningError, listening_at
-from hostcall_runtime import _permissions, _serving_wire
+from hostcall_runtime import _serving_wire
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
@@ -55,11 +55,6 @@ def test_a_path_that_is_none_for_a_socket_is_an_error(tmp_path: Path, path: str)
         pass
 
 
-@pytest.fixture(autouse=True)
-def nothing_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_permissions, "_allowed", {})
-
-
 def run(path: str | None, control: int | None = None, imported: tuple[str, ...] = ()) -> None:
     said: list[str] = []
     worker.run(path, control, (), imported, 1 << 20, 8, None, said.append)
@@ -100,3 +95,9 @@ def test_a_client_for_which_there_is_no_thread_is_told_so(monkeypatch: pytest.Mo
     assert frame.kind == _serving_wire.Kind.ERROR
     assert b"no more clients now: can't start new thread" in bytes(frame.body)
     assert not serving.connections()
+
+
+@pytest.mark.parametrize("address", ["nine", "127.0.0.1:nine", "127.0.0.1:99999"])
+def test_an_address_for_metrics_that_makes_no_sense_is_an_error(address: str) -> None:
+    with pytest.raises(ValueError, match=f"^hostcall: .*{address}"):
+        metrics.serve(address, metrics.Metrics(), lambda: 0)

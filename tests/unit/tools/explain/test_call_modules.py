@@ -38,8 +38,7 @@ def test_they_are_explained(folder: Path, mode: Any, route: str) -> None:
         y = loaded(x)
         return converted(y)
 
-    with hostcall.scope(route="auto"):
-        first, second = hostcall.explain(mode(function), F3).script_ops
+    first, second = hostcall.explain(mode(function), F3).script_ops
     assert (first.kind, first.route) == ("hostcall.load", route)
     assert first.callback == "straight, which calls tests.support.exported.user_code:sine"
     assert second.kind == "hostcall.jax.to_tf"

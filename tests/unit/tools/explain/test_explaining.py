@@ -1,7 +1,6 @@
 """hostcall.explain: every script op with its place, route and reason, and what is compiled."""
 
 import gc
-import inspect
 import os
 import re
 from collections import defaultdict
@@ -15,7 +14,7 @@ import hostcall
 from hostcall._compiler import refusals
 from hostcall._tf import concrete_functions
 from hostcall._tools.explain import explaining
-from tests.support.helpers import assert_says, gradient_of
+from tests.support.helpers import assert_says, gradient_of, line_of
 from tests.support.versions import shuffle_is_refused
 
 X = tf.TensorSpec([3], tf.float32)
@@ -30,12 +29,6 @@ def unique(x: np.ndarray) -> np.ndarray:
 def double(x: np.ndarray) -> np.ndarray:
     calls.append("double")
     return 2 * x
-
-
-def line_of(function: Any, text: str) -> int:
-    """The line of a function's source that holds a text."""
-    lines, first = inspect.getsourcelines(function)
-    return first + next(i for i, line in enumerate(lines) if text in line)
 
 
 def partitioned_program(x: tf.Tensor) -> tf.Tensor:

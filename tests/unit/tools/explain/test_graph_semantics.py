@@ -1,6 +1,5 @@
 """Explanations of graph mode's values and errors: the checks, and the ops that are rewritten."""
 
-import inspect
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,7 +12,7 @@ import hostcall
 from hostcall._compiler.semantics import failures
 from hostcall._ops import settings
 from hostcall._tools.explain import explaining
-from tests.support.helpers import assert_says
+from tests.support.helpers import assert_says, line_of
 
 X = tf.TensorSpec([3], tf.float32)
 I = tf.TensorSpec([], tf.int32)  # noqa: E741 - an index
@@ -58,11 +57,6 @@ def plain(x: tf.Tensor, i: tf.Tensor, n: tf.Tensor) -> Any:
 
 def explain(program: Callable[..., Any], **options: Any) -> hostcall.Explanation:
     return hostcall.explain(tf.function(program, **({"jit_compile": True} | options)), X, I, N)
-
-
-def line_of(function: Any, text: str) -> int:
-    lines, first = inspect.getsourcelines(function)
-    return first + next(i for i, line in enumerate(lines) if text in line)
 
 
 def test_each_check_and_each_rewritten_op_has_its_line() -> None:
