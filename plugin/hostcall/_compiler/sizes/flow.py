@@ -73,16 +73,16 @@ class Flow:
         self,
         functions: Mapping[str, Any],
         results: Results,
-        hosted: Collection[Source] = (),
-        unequal: Collection[Source] = (),
-        inferred: dict[Any, Inferred] | None = None,
+        hosted: Collection[Source],
+        unequal: Collection[Source],
+        inferred: dict[Any, Inferred],
     ) -> None:
         self.functions = functions
         self._results = results
         self.hosted = hosted  # ops on the host: XLA knows the sizes of their results
         self.unequal = unequal  # conditionals whose branches return different sizes
         # By functions and the shapes of their arguments. To infer shapes takes longest of all.
-        self._inferred = {} if inferred is None else inferred
+        self._inferred = inferred
         self._matter: dict[str, bool] = {}
         self.offences: dict[Source, Offence] = {}  # the offences found, each once
         # For each source and conditional, the (result, dimension)s that may be bounded.

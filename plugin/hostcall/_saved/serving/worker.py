@@ -157,8 +157,7 @@ class Worker:
                 self._sessions[thread] = connection
         if full:
             text = f"hostcall: the worker has {self._max_connections} clients, and takes no more."
-            with connection:
-                _send_error(connection, _serving_wire.RESOURCE_EXHAUSTED, text)
+            _refuse(connection, text)
             return
         try:
             thread.start()
@@ -166,9 +165,7 @@ class Worker:
             _log.warning("hostcall worker: no client can connect: %s", error)
             with self._lock:
                 del self._sessions[thread]
-            text = f"hostcall: the worker takes no more clients now: {error}"
-            with connection:
-                _send_error(connection, _serving_wire.RESOURCE_EXHAUSTED, text)
+            _refuse(connection, f"hostcall: the worker takes no more clients now: {error}")
 
     def _serve(self, connection: socket.socket) -> None:
         try:
@@ -200,6 +197,12 @@ def _serve(connection: socket.socket, worker: Worker) -> None:
             _log.warning("hostcall worker: the connection of a client ends: %s", error)
             text = f"hostcall: the worker ends the connection: {error}"
             _send_error(connection, _serving_wire.INVALID_ARGUMENT, text)
+
+
+def _refuse(connection: socket.socket, text: str) -> None:
+    """Tell a client for which there is no place why, and close its connection."""
+    with connection:
+        _send_error(connection, _serving_wire.RESOURCE_EXHAUSTED, text)
 
 
 def _send_error(connection: socket.socket, code: int, text: str) -> None:
