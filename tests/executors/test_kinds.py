@@ -17,20 +17,13 @@ import tensorflow as tf
 import hostcall
 import hostcall.jax
 from tests.support import executor_functions as functions
-from tests.support.executors import BY_NAME, BY_VALUE, KINDS, OF_PROCESSES, X, none_left
+from tests.support.executors import BY_NAME, BY_VALUE, KINDS, OF_PROCESSES, X
 from tests.support.helpers import MODES, assert_says, eagerly, failure, jitted, partitioned
 from tests.support.stress.programs import like
 
 each_mode = pytest.mark.parametrize("mode", [*MODES, partitioned, eagerly])
 each_kind = pytest.mark.parametrize("kind", KINDS)
 each_kind_of_processes = pytest.mark.parametrize("kind", OF_PROCESSES)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _fresh_workers() -> None:
-    """No worker has imported TensorFlow for the function of another file."""
-    with none_left():
-        pass
 
 
 def on(kind: str, function: Callable[..., Any], result: Any = like, **how: Any) -> Any:

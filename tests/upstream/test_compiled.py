@@ -2,7 +2,6 @@
 
 import json
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,29 +22,27 @@ def is_compiled():
 class T(tf.test.TestCase):
 """
 
-Write = Callable[[str], str]
+# A process of its own has a server of processes of its own, which has imported TensorFlow and would
+# stay in this one for all later tests.
+in_its_own_process = pytest.mark.runs_in("fresh_python", limit=300.0)
 
 
-@pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+def write(folder: str, body: str) -> None:
     """Write the tests of a source tree of TensorFlow's; the journals lie beside it."""
-    monkeypatch.setattr(compiled, "JOURNALS", tmp_path)
-    (tmp_path / SUITE.file).parent.mkdir(parents=True)
-
-    def write(body: str) -> str:
-        (tmp_path / SUITE.file).write_text(TEXT + textwrap.indent(textwrap.dedent(body), "    "))
-        return str(tmp_path)
-
-    return write
+    compiled.JOURNALS = Path(folder)
+    file = compiled.JOURNALS / SUITE.file
+    file.parent.mkdir(parents=True)
+    file.write_text(TEXT + textwrap.indent(textwrap.dedent(body), "    "))
 
 
-def test_all_is_compiled_and_what_fails_or_ends_its_process_then_differs(
-    write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@in_its_own_process
+def test_all_is_compiled_and_what_fails_or_ends_its_process_then_differs(tmp_path: str) -> None:
     names = ("test_f_fails_of_old", "test_g_passes_again")
     known = {"a reason": {SUITE.file: [f"upstream_written_test.T.{name}" for name in names]}}
-    monkeypatch.setattr(running, "known_differences", {"compiled": known}.get)
-    source = write("""
+    running.known_differences = {"compiled": known}.get  # type: ignore[assignment]
+    write(
+        tmp_path,
+        """
         def test_a_passes(self): self.assertEqual(3, tf.add(1, 2).numpy())
         def test_b_ends_the_process(self):
             if is_compiled(): os._exit(3)
@@ -65,8 +62,9 @@ def test_all_is_compiled_and_what_fails_or_ends_its_process_then_differs(
         def test_k_string(self): self.assertEqual(b"ab", tf.strings.join(["a", "b"]).numpy())
         def test_l_lists_of_inputs(self):
             self.assertAllEqual([[1, 2], [3, 4]], tf.concat([[[1], [3]], [[2], [4]]], axis=1))
-    """)
-    result = compare(SUITE, source)
+    """,
+    )
+    result = compare(SUITE, tmp_path)
     files, tests, calls, *outcomes = result.row()
     assert (files, tests, outcomes) == (1, 9, [5, 1, 3])
     assert calls >= 11
@@ -79,19 +77,23 @@ def test_all_is_compiled_and_what_fails_or_ends_its_process_then_differs(
     assert "DIFFERS NO MORE: upstream_written_test.T.test_g_passes_again" in mended
 
 
-def test_a_run_that_was_ended_goes_on_where_it_was(write: Write) -> None:
-    source = write("""
+@in_its_own_process
+def test_a_run_that_was_ended_goes_on_where_it_was(tmp_path: str) -> None:
+    write(
+        tmp_path,
+        """
         def test_a(self): tf.add(1, 2)
         def test_b(self): tf.add(1, 2)
-    """)
+    """,
+    )
     lines = [
         {"begins": "upstream_written_test.T.test_a"},
         {"ends": "upstream_written_test.T.test_a", "outcome": "as before", "detail": ""},
         {"begins": "upstream_written_test.T.test_b"},
     ]
-    journal = Path(source, f"{SUITE.file.replace('/', '.')}.compiled.jsonl")
+    journal = Path(tmp_path, f"{SUITE.file.replace('/', '.')}.compiled.jsonl")
     journal.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    (difference,) = compare(SUITE, source).differences
+    (difference,) = compare(SUITE, tmp_path).differences
     assert "test_a\n    compiled with hostcall: as before" in difference
 
 
