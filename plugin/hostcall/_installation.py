@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hostcall._compiler import announcements, kernel_hook, plan
+from hostcall._compiler import announcements, kernel_hook, passes
 from hostcall._compiler.clusters import host_calls
 from hostcall._compiler.one_program import host_regions, lowering
 from hostcall._functions import native_code, source_location
@@ -56,7 +56,7 @@ def _prepare() -> None:
         tell_outgrown=_errors.with_interrupts(announcements.warn_outgrown),
         shapes_in_region=_errors.with_interrupts(host_regions.infer_results),
     )
-    bindings.set_ops_at_risk(sorted(plan.EXAMINED))
+    bindings.set_ops_at_risk(sorted(passes.EXAMINED))
     settings.tell(bindings)
     bindings.set_refusal(host_calls.refusal)
     bindings.set_token_on_host(_errors.with_interrupts(host_calls.token_on_host))

@@ -8,10 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._compiler import plan, route_selection
+from hostcall._compiler import passes, plan, route_selection
 from hostcall._compiler.clusters import host_calls
 from hostcall._compiler.plan import Clusters
-from hostcall._compiler.sizes import marks
 from hostcall._ops import lookup, requested_routes
 from hostcall._tf import concrete_functions, types
 from hostcall._tf.graph import attributes, function_edits, op_kinds, protos
@@ -171,7 +170,8 @@ class _GraphRewriter:
             else:
                 node.attr.pop(attributes.ROUTE, None)
         library = defs.with_defaults(self._library)
-        for blocked in (marks.find_blockers(library, entry) for entry in entries):
+        for entry in entries:
+            blocked = passes.keep_whole(protos.copy_of(library), entry)
             for (function, name), reason in blocked.items():
                 node = next(n for n in self._functions[function].node_def if n.name == name)
                 impossible.append(f"    {_described(node)}: {reason}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from hostcall._compiler import (
@@ -10,18 +9,16 @@ from hostcall._compiler import (
     devices,
     four_bits,
     gradients,
+    passes,
     plan,
     refusals,
 )
-from hostcall._compiler.analyses import turns
 from hostcall._compiler.clusters import execution, host_calls, placement
 from hostcall._compiler.clusters.partitioner import Partitioner
-from hostcall._compiler.one_program import async_calls, distinct_results, ordering
+from hostcall._compiler.one_program import async_calls, distinct_results
 from hostcall._compiler.one_program.host_regions import ProgramWithRegions
 from hostcall._compiler.plan import Clusters, OneProgram, TargetDevices, WithCasts
 from hostcall._compiler.refusals import MissingKernel
-from hostcall._ops import lookup, settings
-from hostcall._ops.callback_spec import CallbackSpec
 from hostcall._tf import concrete_functions
 from hostcall._tf.graph import (
     attributes,
@@ -113,35 +110,19 @@ def _with_casts(request: _Request) -> RewrittenFunction:
 
 def _in_one_program(request: _Request, planned: FunctionDefLibrary) -> RewrittenFunction:
     """Return the function with its side effects in order, or as it is where it has none."""
-    entry, before = request.entry, request.library
-    script_ops = [*function_defs.all_nodes(planned, op_kinds.SCRIPT_OPS)]
+    entry, before, accelerator = request.entry, request.library, request.target.accelerator
     sizes_vary = gradients.takes_bounded_sizes(planned, entry)
-    functions = function_defs.by_name(planned)
-    distinct_results.keep_apart(functions[entry], functions)
-    modules = function_defs.all_nodes(planned, {op_kinds.XLA_CALL_MODULE})
-    calls_python = bool(script_ops) or any(map(op_kinds.calls_python, modules))
-    library, raising = _raising(planned, entry, request.target)
+    passes.keep_results_apart(planned, entry)
+    callers = function_defs.all_nodes(planned, op_kinds.SCRIPT_OPS | {op_kinds.XLA_CALL_MODULE})
+    calls_python = any(map(op_kinds.calls_python, callers))
+    library, raising = passes.raise_errors(planned, entry, accelerator)
     if not (calls_python or function_defs.is_changed(before, library, entry)):
         return _unchanged(entry, sizes_vary)
-    suffix = request.digest + raising + ordering.SUFFIX
-    new, name = ordering.order_side_effects(library, entry, suffix)
-    # On GPUs, XLA waits for each custom call.
-    if devices.type_of(request.target.accelerator) != devices.GPU:
-        async_calls.begin_early(new, name, library)
-    _mark_entry(script_ops, function_defs.by_name(new)[name])
-    function_defs.by_name(new)[name].attr[attributes.ONLY_RAISES].b = not calls_python
+    new, ordered = passes.order_calls(library, entry, request.digest + raising, accelerator)
+    ordered.attr[attributes.ONLY_RAISES].b = not calls_python
+    name = ordered.signature.name
     new.function.extend(function_defs.new_functions(before, library))
     return _replacement(entry, new, name, partitioned=False, sizes_vary=sizes_vary)
-
-
-def _raising(
-    library: FunctionDefLibrary, entry: str, target: TargetDevices
-) -> tuple[FunctionDefLibrary, str]:
-    """Let a program raise graph mode's errors, if its target's kernels do."""
-    # TensorFlow's kernels for GPUs do not raise, either.
-    if target.accelerator or settings.current.semantics == settings.XLA:
-        return library, ""
-    return plan.raise_errors(library, entry)
 
 
 def _replacement(
@@ -185,13 +166,10 @@ def _library_of(serialized: bytes) -> FunctionDefLibrary:
 
 def _with_regions(request: _Request, program: ProgramWithRegions) -> RewrittenFunction:
     """Return the function as one program that calls regions."""
-    functions = function_defs.by_name(program.library)
-    distinct_results.keep_apart(functions[program.name], functions)
-    library, raising = _raising(program.library, program.name, request.target)
-    new, name = ordering.order_side_effects(library, program.name, raising + ordering.SUFFIX)
-    async_calls.begin_early(new, name, library)
-    script_ops = function_defs.all_nodes(library, op_kinds.SCRIPT_OPS)
-    _mark_entry(script_ops, function_defs.by_name(new)[name])
+    passes.keep_results_apart(program.library, program.name)
+    library, raising = passes.raise_errors(program.library, program.name)
+    new, ordered = passes.order_calls(library, program.name, raising)
+    name = ordered.signature.name
     new.function.extend(library.function)  # effect-free ones have no copies
     host_calls.redirect(program.functions, are_regions=True)
     new.function.extend(program.functions)
@@ -240,13 +218,3 @@ def _partition(partitioner: Partitioner, entry: str, target: TargetDevices) -> s
         execution.run_in_sequence(functions, old)
         execution.share(functions, old)
     return name
-
-
-def _mark_entry(script_ops: Iterable[Any], entry: Any) -> None:
-    """Record on the entry of a program whether its calls share memory or take turns."""
-    nodes = [*script_ops]
-    entry.attr[attributes.SHARES_MEMORY].b = any(
-        isinstance(e, CallbackSpec) and e.user.shares_memory for e in map(lookup.entry_of, nodes)
-    )
-    # Calls with side effects are ordered by their tokens.
-    entry.attr[attributes.TAKES_TURNS].b = any(map(turns.takes_turns, nodes))

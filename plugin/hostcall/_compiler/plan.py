@@ -1,8 +1,8 @@
 """The plan of a must-compile function: untouched, one program or clusters, with the reasons.
 
-`make` runs the passes that come before the verdict, in their order, on a function that TensorFlow
-creates a kernel of. `predict` is about a function that XLA has not been given yet: explanations
-and `hostcall.rewrite` ask it. `make_whole` is about one that cannot leave its program: exports.
+`make` is about a function that TensorFlow creates a kernel of. `predict` is about one that XLA has
+not been given yet: explanations and `hostcall.rewrite` ask it. `make_whole` is about one that
+cannot leave its program: exports. `passes.py` lists what runs before.
 
 Ask for the plan of the very function that XLA compiles: a gradient, for example, may use the shape
 of a value when no op of the program itself does.
@@ -19,6 +19,7 @@ from hostcall._compiler import (
     devices,
     four_bits,
     gradients,
+    passes,
     refusals,
     route_selection,
     wrong_kernels,
@@ -29,21 +30,15 @@ from hostcall._compiler.clusters import execution
 from hostcall._compiler.clusters.partitioner import SUFFIX, Partitioner
 from hostcall._compiler.one_program import host_regions, ordering
 from hostcall._compiler.one_program.host_regions import NotWholeError, ProgramWithRegions, ShapeOf
-from hostcall._compiler.ops import OPS
-from hostcall._compiler.semantics import failures
-from hostcall._compiler.sizes import marks, shape_agnostic
 from hostcall._ops import requested_routes, settings
 from hostcall._tf import concrete_functions
-from hostcall._tf.graph import attributes, function_names, op_kinds
+from hostcall._tf.graph import attributes, function_names, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall_runtime._errors import LoweringError
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-
-# The ops that XLA may compile to something else than TensorFlow runs.
-EXAMINED = marks.KINDS | {name for name, op in OPS.items() if op.checks}
 
 _TOO_DEEP = (
     "hostcall: the functions of the program call one another, or stand in one another's branches "
@@ -196,26 +191,19 @@ class BoundedSizeError(Exception):
 
 def make_whole(library: FunctionDefLibrary, entry: str) -> Whole:
     """Write a function and what it reaches as one program, or raise an error."""
-    before, library = library, constants.folded(library, entry)
-    if blocked := marks.find_blockers(library, entry):
-        raise BoundedSizeError(blocked)
+    before, library = library, protos.copy_of(constants.folded(library, entry))
     is_graph = settings.current.semantics == settings.GRAPH and is_taken(library, entry)
-    library = marks.marked(library, entry, whole=True, compiled=True, of_graph=is_graph)
+    if blocked := passes.keep_whole(library, entry, of_graph=is_graph):
+        raise BoundedSizeError(blocked)
     reached = defs.reachable(library, entry).values() if is_graph else ()
     kept = [*wrong_kernels.for_host(reached)]
-    library, raising = raise_errors(library, entry) if is_graph else (library, "")
+    library, raising = passes.raise_errors(library, entry) if is_graph else (library, "")
     # XLA's text does not pass the kernel creator, which otherwise substitutes ordered functions.
     ordered, name = ordering.order_side_effects(
         library, entry, raising + ordering.SUFFIX, barriers=False
     )
     ordered.function.extend(defs.new_functions(before, library))
     return Whole(ordered, name, kept)
-
-
-def raise_errors(library: FunctionDefLibrary, entry: str) -> tuple[FunctionDefLibrary, str]:
-    """Return a library whose program raises graph mode's errors, and a suffix for names of it."""
-    raising = failures.add(library, entry)
-    return raising, "__raising" if raising is not library else ""
 
 
 # The functions that were partitioned because XLA refuses them. XLA's message about a function is
@@ -244,15 +232,9 @@ def _partitioner(
     # compiles the new functions in this process.
     function = next(f for f in library.function if f.signature.name == entry)
     # In a cluster too: the functions that it calls may be TensorFlow's own, without the marks.
-    changes = may_change and attributes.CLUSTER not in function.attr
-    if changes:
-        library = constants.folded(library, entry)
-    library = shape_agnostic.recorded(library, entry)
-    if changes:
-        library = marks.marked_for_host(library, entry, is_compiled, device)
+    may_change = may_change and attributes.CLUSTER not in function.attr
+    library = passes.before_verdict(library, entry, device, refusal, is_compiled, may_change)
     if refusal:
-        library = refusals.marked(library, refusal)
-        refusals.mark_found(library, refusal)
         suffix += f"_{refusals.digest(library, refusal)}"
     everything, of_partitioned = _of_gradient(library, entry, refusal)
     rules = _rules(library, device, everything)
@@ -282,7 +264,7 @@ def is_taken(library: FunctionDefLibrary, entry: str) -> bool:
     if any(map(_asks_for_partition, nodes)):
         return True
     if settings.current.functions == settings.ALL and (
-        any(n.op in EXAMINED for n in nodes) or four_bits.are_misread(library, entry)
+        any(n.op in passes.EXAMINED for n in nodes) or four_bits.are_misread(library, entry)
     ):
         return True
     forward = gradients.forward_library(library, entry)

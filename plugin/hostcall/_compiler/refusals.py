@@ -25,7 +25,7 @@ from hostcall._compiler.analyses.varying import VaryingValues
 from hostcall._compiler.clusters.costs import TRIVIAL_OPS
 from hostcall._ops import requested_routes, settings
 from hostcall._tf import concrete_functions
-from hostcall._tf.graph import attributes, op_kinds, protos
+from hostcall._tf.graph import attributes, op_kinds
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeDef
 from hostcall_runtime._errors import LoweringError
@@ -145,14 +145,12 @@ def check_lists(library: FunctionDefLibrary) -> None:
         raise LoweringError(_LIST.format(node=node.name))
 
 
-def marked(library: FunctionDefLibrary, refusal: str) -> FunctionDefLibrary:
-    """Return a copy of a library with marks on the nodes that XLA refuses."""
-    copy = protos.copy_of(library)
+def mark_named(library: FunctionDefLibrary, refusal: str) -> None:
+    """Mark the nodes that XLA refuses by its message, in place."""
     if not refusal.startswith(_UNSUPPORTED):  # `HostOps` finds all of these itself
-        found = _users_of_resources(copy) if is_of_device(refusal) else _named(copy, refusal)
+        found = _users_of_resources(library) if is_of_device(refusal) else _named(library, refusal)
         for node in found:
             mark(node, refusal)
-    return copy
 
 
 def mark(node: NodeDef, refusal: str) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from hostcall._compiler.analyses.sizes import Source
 from hostcall._compiler.ops import DIFFERENT, FOR_HOST, OPS, Difference
 from hostcall._compiler.semantics import values
 from hostcall._compiler.semantics.conditions import Nodes
 from hostcall._compiler.semantics.values import Writer
 from hostcall._ops import settings
+from hostcall._tf.graph import attributes
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph.function_edits import FunctionEdits
-from hostcall._tf.types import FunctionDef, Functions, NodeDef
+from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeDef
+
+_WRONG = "XLA computes something else than TensorFlow: {reason}"
 
 # Writes what replaces a node, and returns its results.
 _Write = Callable[[Writer], str | tuple[str, ...]]
@@ -39,6 +43,23 @@ def for_host(
             one = difference(node, nodes, of_graph)
             if one is not None and one.replacement is None:
                 yield node, function, one.reason
+
+
+def mark(library: FunctionDefLibrary, of_graph: bool = True) -> None:
+    """Mark these nodes for the host, with the reasons, in place."""
+    for node, _, reason in for_host(library.function, of_graph):
+        node.attr[attributes.WRONG].s = _WRONG.format(reason=reason).encode()
+
+
+def find_risks(functions: Functions) -> dict[Source, str]:
+    """Find the nodes that XLA computes differently as they stand, with the reasons."""
+    found = {}
+    for name, function in functions.items():
+        nodes = {node.name: node for node in function.node_def}
+        for node in defs.nodes_of(function, DIFFERENT):
+            if (one := difference(node, nodes)) is not None:
+                found[name, node.name] = _WRONG.format(reason=one.reason)
+    return found
 
 
 def replace(functions: Functions, of_graph: bool = True) -> set[str]:

@@ -17,12 +17,11 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-from hostcall._compiler import constants, plan
+from hostcall._compiler import constants, passes, plan
 from hostcall._compiler.analyses import node_places
 from hostcall._compiler.analyses.effects import Effects
 from hostcall._compiler.one_program import async_calls
 from hostcall._compiler.semantics import failures
-from hostcall._compiler.sizes import marks
 from hostcall._ops import settings
 from hostcall._tf import token_registry
 from hostcall._tf.graph import attributes, function_edits, function_names, op_kinds, protos
@@ -123,7 +122,8 @@ def _program_of(library: FunctionDefLibrary, entry: str) -> Program:
         return []
     own = defs.reachable(library, entry)
     reached = protos.function_pb2.FunctionDefLibrary(function=own.values())
-    written = marks.marked_for_host(constants.folded(reached, entry), entry)
+    written = protos.copy_of(constants.folded(reached, entry))
+    passes.keep_graph_mode(written, entry)
     if reason := next(_reasons(defs.reachable(written, entry)), ""):
         return reason
     if settings.current.semantics == settings.GRAPH:

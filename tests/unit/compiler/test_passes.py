@@ -12,11 +12,11 @@ from filecheck.options import Options
 from filecheck.parser import Parser, pattern_for_opts
 
 import hostcall
-from hostcall._compiler import kernel_hook, plan, refusals
+from hostcall._compiler import kernel_hook, passes, plan, refusals
 from hostcall._compiler.clusters.partitioner import Partitioner
 from hostcall._compiler.one_program import async_calls, host_regions, ordering
 from hostcall._compiler.semantics import failures
-from hostcall._compiler.sizes import marks, shape_agnostic
+from hostcall._compiler.sizes import shape_agnostic
 from hostcall._tf import concrete_functions
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph import protos
@@ -82,7 +82,8 @@ def order(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
 
 
 def graph_values(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
-    return marks.marked_for_host(library, entry).function
+    passes.keep_graph_mode(library, entry)
+    return library.function
 
 
 def graph_errors(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
@@ -90,7 +91,8 @@ def graph_errors(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
 
 
 def free_shapes(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
-    return shape_agnostic.recorded(library, entry).function
+    shape_agnostic.record(library, entry)
+    return library.function
 
 
 def narrowed(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:

@@ -447,14 +447,14 @@ ROWS: Mapping[str, Row] = {
 }
 
 
-def are_those_of_graph_mode() -> bool:
+def _are_those_of_graph_mode() -> bool:
     """Return whether the user wants programs for the CPU to draw graph mode's numbers."""
     return settings.GRAPH == settings.current.semantics == settings.current.random_numbers
 
 
 def differ(node: NodeDef, nodes: Mapping[str, Any]) -> bool:
     """Return whether a node of `ROWS` would draw other numbers; `nodes` are those around it."""
-    if not are_those_of_graph_mode():
+    if not _are_those_of_graph_mode():
         return False
     return _is_seeded(node) if node.op in _SEEDED else not _is_threefry(node, nodes)
 
@@ -477,9 +477,10 @@ def _is_threefry(node: NodeDef, nodes: Mapping[str, Any]) -> bool:
 
 def separate(library: FunctionDefLibrary, entry: str) -> set[str]:
     """Give each call of a function its own copy of the states in it; return changed functions."""
-    functions = defs.by_name(library)
-    if not any(True for _ in defs.all_nodes(library, _SEEDED | _SEEDED_ON_HOST)):
+    seeded = defs.all_nodes(library, _SEEDED | _SEEDED_ON_HOST)
+    if not (_are_those_of_graph_mode() and any(True for _ in seeded)):
         return set()
+    functions = defs.by_name(library)
     drawing = Effects(functions, _is_seeded, _SEEDED | _SEEDED_ON_HOST)
     if not drawing.of_function(entry):
         return set()

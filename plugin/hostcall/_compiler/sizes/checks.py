@@ -45,7 +45,9 @@ CHECKED = LIST_OPS | op_kinds.BRANCH_OPS | _GUARDED.keys() | _SOURCES
 
 def add(search: Search) -> set[str]:
     """Check sizes of branches and lists in functions to compile; return the changed names."""
-    changed = set()
+    changed = set[str]()
+    if not search.has(CHECKED):
+        return changed
     for name, function in search.compiled.items():
         edits = FunctionEdits(function)
         _check_sizes(edits, name, search)

@@ -13,11 +13,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from hostcall._compiler import ops, wrong_kernels
 from hostcall._compiler.analyses import node_places
 from hostcall._compiler.analyses.sizes import Inferred, Shape, Source, Tensor
 from hostcall._compiler.semantics import slices
-from hostcall._compiler.sizes import sources, stand_ins, windows
+from hostcall._compiler.sizes import sources, stand_ins
 from hostcall._compiler.sizes.flow import Flow, Offence, symbol_maker
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph import op_kinds
@@ -35,20 +34,19 @@ _INSTEAD = {slices.OP: "; for a constant size write tf.slice(x, [begin], [size])
 _TAKES_SIZES = "it takes a size that is only bounded in a compiled program: {reason}"
 
 
-def never(_: NodeDef) -> bool:
+def _never(_: NodeDef) -> bool:
     """Return that a script op is not on the host."""
     return False
 
 
 class Search:
-    """A search for bounded sizes in a program. It rewrites ops that XLA gets wrong in other ops."""
+    """A search for bounded sizes in a program, and for the ops that may get them."""
 
     def __init__(
         self,
         library: FunctionDefLibrary,
         entry: str,
-        is_on_host: Callable[[Any], bool] = never,
-        of_graph: bool = True,
+        is_on_host: Callable[[Any], bool] = _never,
     ) -> None:
         # The functions that the entry reaches, by name.
         self.functions: dict[str, FunctionDef] = defs.reachable(library, entry)
@@ -64,33 +62,21 @@ class Search:
             self.compiled = {n: f for n, f in self.functions.items() if not defs.has_frames(f)}
         self._entry = entry
         self._is_on_host = is_on_host
-        self._of_graph = of_graph
         self.blocked: dict[Source, str] = {}  # the reasons why ops cannot be in the program
         # For other sources, the (result, dimension)s whose size may be bounded.
         self.bounded: Mapping[Source, set[tuple[int, int]]] = {}
         self.without_bounds: AbstractSet[Source] = frozenset()  # those whose bounds only XLA knows
         self._windows: Mapping[Source, list[int]] = {}  # as `Flow` finds them
         self._inferred: dict[Any, Inferred] = {}  # the same in each round of `Flow`
-        self.replaced: set[str] = set()  # the functions with rewritten ops
 
     @functools.cached_property
-    def _unequal(self) -> Collection[Source]:
+    def unequal(self) -> Collection[Source]:
         """The conditionals whose branches return different sizes."""
         has_any = self.has(op_kinds.BRANCH_OPS)
         return sources.find_unequal_branches(self.functions) if has_any else ()
 
     def run(self) -> None:
-        if self.has(ops.DIFFERENT):
-            self.replaced |= wrong_kernels.replace(self.compiled, self._of_graph)
-        if not self._any_may_be_bounded():
-            return
-        self.replaced |= wrong_kernels.replace_ones_like(self.compiled)
-        self.replaced |= sources.open_sizes(self.functions, self._unequal) & self.compiled.keys()
-        self._put_on_host_until_right()
-        windows_left = {at: dims for at, dims in self._windows.items() if at not in self.blocked}
-        self.replaced |= windows.keep_within(self.compiled, windows_left)
-
-    def _put_on_host_until_right(self) -> None:
+        """Put ops on the host until the other ones are right with the sizes that they get."""
         loops = _loops_around(self.functions, self._entry)
         while offences := self._offences():
             known = len(self.blocked)
@@ -104,9 +90,15 @@ class Search:
         """Return whether the program has an op of one of these kinds."""
         return not self._kinds.isdisjoint(kinds)
 
-    def at_risk(self) -> dict[Source, str]:
+    @property
+    def windows(self) -> dict[Source, list[int]]:
+        """The windows in the program that are to be cut to their tensors, with their dimensions."""
+        return {at: dims for at, dims in self._windows.items() if at not in self.blocked}
+
+    def find_risks(self) -> dict[Source, str]:
+        """Find the ops that XLA may get wrong as the program stands, with the reasons."""
         found: dict[Source, str] = {}
-        offences = self._offences() if self._any_may_be_bounded() else []
+        offences = self._offences() if self.any_may_be_bounded() else []
         for offence in offences:
             place = (offence.function, offence.node)
             others = sorted(f"'{n}' ({self._node((f, n)).op})" for f, n in offence.sources)
@@ -116,7 +108,7 @@ class Search:
 
     def _offences(self) -> list[Offence]:
         """Follow the remaining bounded sizes, and note them."""
-        flow = Flow(self.functions, self._results, self.blocked, self._unequal, self._inferred)
+        flow = Flow(self.functions, self._results, self.blocked, self.unequal, self._inferred)
         flow.run(self._entry)
         self.bounded, self._windows = flow.bounded, flow.windows
         self.without_bounds = flow.without_bounds
@@ -160,9 +152,9 @@ class Search:
         found = stand_ins.results_of(node, *rest)  # nearly always None, and sooner known
         return None if found is None or self._is_on_host(node) else found
 
-    def _any_may_be_bounded(self) -> bool:
+    def any_may_be_bounded(self) -> bool:
         """Return whether some result may have a bounded size, whatever script ops take."""
-        if self._unequal or any(
+        if self.unequal or any(
             sources.in_function(function, name == self._entry)
             for name, function in self.functions.items()
         ):

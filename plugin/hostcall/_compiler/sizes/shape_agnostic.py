@@ -19,14 +19,10 @@ from hostcall_runtime._errors import LoweringError
 _TAKE_ELEMENTS = frozenset({"Reshape", "Size"})
 
 
-def recorded(library: FunctionDefLibrary, entry: str) -> FunctionDefLibrary:
-    """Return the library, or a copy in which script ops record their shape-agnostic results."""
-    if not any(True for _ in _shape_agnostic(library, entry)):
-        return library
-    copy = protos.copy_of(library)
-    for node, results in _shape_agnostic(copy, entry):
+def record(library: FunctionDefLibrary, entry: str) -> None:
+    """Record on script ops, in place, which of their results are shape-agnostic."""
+    for node, results in _shape_agnostic(library, entry):
         protos.set_pairs(node, attributes.SHAPE_AGNOSTIC_RESULTS, sorted(results.items()))
-    return copy
 
 
 def _shape_agnostic(

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from hostcall._tf.graph import attributes, op_kinds, protos
+from hostcall._tf.graph import attributes, function_names, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
-from hostcall._tf.types import ArgDef, FunctionDef, FunctionDefLibrary, NodeDef, TensorProto
+from hostcall._tf.types import (
+    ArgDef,
+    FunctionDef,
+    FunctionDefLibrary,
+    Functions,
+    NodeDef,
+    TensorProto,
+)
 
 # The most nodes that are added or removed one by one, which moves all nodes behind them. To make
 # the nodes of a function anew takes as long as to parse them several times.
@@ -309,3 +316,21 @@ def note_function(nodes: Iterable[NodeDef], function: str) -> None:
 def set_context(function: FunctionDef, like: FunctionDef) -> None:
     """Give a function the construction context of the function that it was made from."""
     function.attr[_CONTEXT].s = like.attr[_CONTEXT].s or b"kEagerRuntime"
+
+
+def rename_changed(functions: Functions, changed: Collection[str], entry: str) -> None:
+    """Rename changed functions and their callers, in place; `entry` gets its new name later."""
+    new_names: dict[str, str] = {}
+
+    def renamed(name: str) -> str:
+        if name in functions and name not in new_names:
+            new_names[name] = name  # XLA compiles no recursion
+            calls = defs.calls_in(functions[name], functions)
+            redirected = [defs.redirect(node, functions, renamed) for node in calls]
+            if name in changed or any(redirected):
+                new_names[name] = name + function_names.digest_of_functions([functions[name]])
+        return new_names.get(name, name)
+
+    for name in functions if changed else ():
+        if renamed(name) != name and name != entry:
+            functions[name].signature.name = new_names[name]

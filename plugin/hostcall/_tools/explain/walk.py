@@ -14,11 +14,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._compiler import devices, plan, refusals, route_selection
+from hostcall._compiler import devices, passes, plan, refusals, route_selection
 from hostcall._compiler.clusters.partitioner import SUFFIX, PartitionedFunction, Partitioner
 from hostcall._compiler.one_program.host_regions import Region
 from hostcall._compiler.plan import Clusters, OneProgram, Untouched
-from hostcall._compiler.sizes import marks
 from hostcall._functions import call_stats
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph import function_names, op_kinds
@@ -122,7 +121,7 @@ class Walk:
 
     def _note_risks(self, entry: str) -> None:
         """Note the ops that XLA may get wrong in a function that stock TensorFlow compiles."""
-        for (function, name), reason in sorted(marks.risks(self._library, entry).items()):
+        for (function, name), reason in sorted(passes.find_risks(self._library, entry).items()):
             found = self._located(name, function)
             self.risks.append(facts.Risk(reason=reason, advice=_TAKE_ALL, **found))
 
