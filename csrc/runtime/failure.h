@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "xla/ffi/api/ffi.h"
@@ -47,10 +48,10 @@ class Failure : public std::exception {
 
 // Returns a true size of an operand of `op` that XLA has computed, or throws Failure if there is no
 // memory for it: XLA computes some bounded sizes wrong.
-inline int32_t CheckedSize(int32_t size, int64_t bound, const std::string& op) {
+inline int32_t CheckedSize(int32_t size, int64_t bound, std::string_view op) {
   if (size >= 0 && size <= bound) return size;
   throw Failure(xla::ffi::ErrorCode::kInternal,
-                "hostcall: an operand of " + op + " has size " + std::to_string(size) +
+                "hostcall: an operand of " + std::string(op) + " has size " + std::to_string(size) +
                     " in a dimension that is bounded by " + std::to_string(bound) +
                     ". XLA computed it wrongly: some of its ops do so for results of bounded "
                     "size. Move the op out of the compiled function, or pad by hand.");

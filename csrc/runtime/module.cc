@@ -34,6 +34,20 @@ nb::capsule Capsule(XLA_FFI_Handler* handler) {
   return nb::capsule(reinterpret_cast<void*>(handler), capsules::kHandler);
 }
 
+nb::dict Handlers() {
+  nb::dict handlers;
+  handlers["hostcall"] = Capsule(&HostcallHandler);
+  handlers["hostcall_any"] = Capsule(&HostcallAnyHandler);
+  handlers["hostcall_done"] = Capsule(&HostcallDoneHandler);
+  handlers["hostcall_gate"] = Capsule(&HostcallGateHandler);
+  handlers["hostcall_joint"] = Capsule(&HostcallJointHandler);
+  handlers["hostcall_native"] = Capsule(&HostcallNativeHandler);
+  handlers["hostcall_raise"] = Capsule(&HostcallRaiseHandler);
+  handlers["hostcall_reported"] = Capsule(&HostcallReportedHandler);
+  handlers["hostcall_start"] = Capsule(&HostcallStartHandler);
+  return handlers;
+}
+
 // Calls `function` on the pool, whose thread waits for the caller's GIL and then owns `function`.
 void CallOnPool(nb::object function) {
   hostcall::RunOnPool([raw = function.ptr()] {
@@ -155,34 +169,9 @@ NB_MODULE(_runtime, m) {
   m.def("set_error_describer", &hostcall::SetErrorDescriber, nb::arg("describer"),
         "Set the function from an exception to (status code, message).");
   m.def(
-      "handler", [] { return Capsule(&HostcallHandler); },
-      "Return the FFI handler, in the capsule that JAX's and our own registration take.");
-  m.def(
-      "early_handlers",
-      [] {
-        nb::dict handlers;
-        handlers["hostcall_start"] = Capsule(&HostcallStartHandler);
-        handlers["hostcall_gate"] = Capsule(&HostcallGateHandler);
-        handlers["hostcall_done"] = Capsule(&HostcallDoneHandler);
-        return handlers;
-      },
-      "Return the FFI handlers of async calls, by custom call targets.");
-  m.def(
-      "joint_handler", [] { return Capsule(&HostcallJointHandler); },
-      "Return the FFI handler of calls that the devices of one program make together.");
-  m.def(
-      "reported_handler", [] { return Capsule(&HostcallReportedHandler); },
-      "Return the FFI handler that ends programs of several processes with an error of such a "
-      "call.");
-  m.def(
-      "value_handlers",
-      [] {
-        nb::dict handlers;
-        handlers["hostcall_any"] = Capsule(&HostcallAnyHandler);
-        handlers["hostcall_raise"] = Capsule(&HostcallRaiseHandler);
-        return handlers;
-      },
-      "Return the FFI handlers that find and raise the errors of values, by custom call targets.");
+      "handlers", &Handlers,
+      "Return the FFI handlers for CPUs by custom call targets, in the capsules that JAX's and our "
+      "own registration take.");
   m.def("begin_run", &hostcall::BeginRun,
         "Begin a run of a program with async calls; return its number.");
   m.def("end_run", &hostcall::EndRun, nb::arg("run"),

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "capsules.h"
 #include "frame.h"
 #include "handler.h"
 #include "module.h"
@@ -102,12 +101,6 @@ void DefineNative(nb::module_& m) {
       nb::arg("id"), nb::arg("answer").none(),
       "Let `answer` answer the calls of an id (native_table.h), or nothing where it is None. "
       "Unknown ids are not an error.");
-  m.def(
-      "native_handler",
-      [] {
-        return nb::capsule(reinterpret_cast<void*>(&HostcallNativeHandler), capsules::kHandler);
-      },
-      "Return the FFI handler of native functions, in a capsule like that of `handler`.");
 }
 
 }  // namespace hostcall

@@ -13,6 +13,7 @@
 #include "absl/strings/strip.h"
 #include "callee.h"
 #include "functions/fallback_kernel.h"
+#include "functions/typed_call.h"
 #include "hostcall_attributes.h"
 #include "hostcall_xla_op_kernel.h"
 #include "kernels.h"
@@ -234,7 +235,7 @@ class ScriptOpKernel : public tensorflow::XlaOpKernel {
     operands.push_back(order.before());
     const xla::Shape result = xla::ShapeUtil::MakeTupleShape({xla::ShapeUtil::MakeTokenShape()});
     const xla::XlaOp call =
-        TypedCall(ctx, kRaiseTarget, operands, result,
+        TypedCall(ctx->builder(), kRaiseTarget, operands, result,
                   absl::StrCat("{errors = ", Quoted(errors), "}"), /*has_side_effect=*/true);
     return order.SetAfter(xla::GetTupleElement(call, 0));
   }
@@ -248,20 +249,11 @@ class ScriptOpKernel : public tensorflow::XlaOpKernel {
     if (shape.is_dynamic()) {
       return absl::UnimplementedError("hostcall: a value to check has a size that is only bounded");
     }
-    ctx->SetOutput(0, TypedCall(ctx, kAnyTarget, {ctx->Input(0), ctx->Input(1)},
+    ctx->SetOutput(0, TypedCall(ctx->builder(), kAnyTarget, {ctx->Input(0), ctx->Input(1)},
                                 xla::ShapeUtil::MakeScalarShape(xla::PRED),
                                 absl::StrCat("{kind = ", Quoted(kind), "}"),
                                 /*has_side_effect=*/false));
     return absl::OkStatus();
-  }
-
-  static xla::XlaOp TypedCall(XlaOpKernelContext* ctx, const char* target,
-                              const std::vector<xla::XlaOp>& operands, const xla::Shape& result,
-                              const std::string& attributes, bool has_side_effect) {
-    return xla::CustomCall(ctx->builder(), target, operands, result, attributes, has_side_effect,
-                           /*output_operand_aliasing=*/{}, /*literal=*/nullptr,
-                           xla::CustomCallSchedule::SCHEDULE_NONE,
-                           xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
   }
 
   absl::Status ReadInputs(XlaOpKernelContext* ctx, Shapes& shapes) const {
@@ -302,8 +294,8 @@ class ScriptOpKernel : public tensorflow::XlaOpKernel {
       shapes.push_back(xla::ShapeUtil::MakeTokenShape());
     }
     const xla::XlaOp call =
-        TypedCall(ctx, kTarget, operands, xla::ShapeUtil::MakeTupleShape(shapes), Attributes(op),
-                  has_effects);
+        TypedCall(ctx->builder(), kTarget, operands, xla::ShapeUtil::MakeTupleShape(shapes),
+                  Attributes(op), has_effects);
     for (int i = 0; i < num_outputs(); ++i) ctx->SetOutput(i, xla::GetTupleElement(call, i));
     return has_effects ? order.SetAfter(xla::GetTupleElement(call, num_outputs()))
                        : absl::OkStatus();

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "functions/fallback_kernel.h"
+#include "functions/typed_call.h"
 #include "host_region.h"
 #include "node_tokens.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
@@ -94,12 +95,10 @@ class RegionXlaKernel : public tensorflow::XlaOpKernel {
       results.push_back(xla::ShapeUtil::MakeTokenShape());
     }
     // An error is an effect: XLA must not move a region out of a loop or a branch that may not run.
-    xla::XlaOp call = xla::CustomCall(ctx->builder(), "hostcall_region", operands,
+    const xla::XlaOp call = TypedCall(ctx->builder(), "hostcall_region", operands,
                                       xla::ShapeUtil::MakeTupleShape(results),
                                       absl::StrCat("{region = ", index_, " : i64}"),
-                                      /*has_side_effect=*/true, /*output_operand_aliasing=*/{},
-                                      /*literal=*/nullptr, xla::CustomCallSchedule::SCHEDULE_NONE,
-                                      xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
+                                      /*has_side_effect=*/true);
     for (int i = 0; i < num_outputs(); ++i) ctx->SetOutput(i, xla::GetTupleElement(call, i));
     if (tokens_.empty()) return absl::OkStatus();
     return tokens_.SetAfter(ctx, xla::GetTupleElement(call, num_outputs()));

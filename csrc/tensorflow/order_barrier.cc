@@ -7,6 +7,7 @@
 // is there (_compiler/one_program/ordering.py).
 #include <cstdint>
 
+#include "functions/typed_call.h"
 #include "module.h"
 #include "node_tokens.h"
 #include "runtime/frame.h"
@@ -48,10 +49,8 @@ class OrderXlaKernel : public tensorflow::XlaOpKernel {
     }
     const xla::Shape results = xla::ShapeUtil::MakeTupleShape(
         {xla::ShapeUtil::MakeScalarShape(xla::S32), xla::ShapeUtil::MakeTokenShape()});
-    const xla::XlaOp call = xla::CustomCall(
-        ctx->builder(), kTarget, {ctx->Input(0), token}, results, /*opaque=*/"",
-        /*has_side_effect=*/true, /*output_operand_aliasing=*/{}, /*literal=*/nullptr,
-        xla::CustomCallSchedule::SCHEDULE_NONE, xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
+    const xla::XlaOp call = TypedCall(ctx->builder(), kTarget, {ctx->Input(0), token}, results,
+                                      /*attributes=*/"", /*has_side_effect=*/true);
     ctx->SetOutput(0, xla::GetTupleElement(call, 0));
     return tokens_.SetAfter(ctx, xla::GetTupleElement(call, 1));
   }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "functions/typed_call.h"
 #include "hostcall_xla_op_kernel.h"
 #include "launch.h"
 #include "node_tokens.h"
@@ -89,24 +90,22 @@ absl::StatusOr<std::vector<xla::Shape>> DenseShapes(xla::XlaBuilder* builder,
   return shapes;
 }
 
-// Emits a custom call of the typed FFI. `shape` has layouts.
-xla::XlaOp TypedCall(XlaOpKernelContext* ctx, const std::string& target,
-                     const std::vector<xla::XlaOp>& operands, const xla::Shape& shape,
+// Emits a custom call whose operands are dense.
+xla::XlaOp DenseCall(XlaOpKernelContext* ctx, const std::string& target,
+                     const std::vector<xla::XlaOp>& operands, const xla::Shape& result,
                      const std::string& attributes, bool has_side_effect) {
-  constexpr auto kNoSchedule = xla::CustomCallSchedule::SCHEDULE_NONE;
-  constexpr auto kApi = xla::CustomCallApiVersion::API_VERSION_TYPED_FFI;
   xla::XlaBuilder* const builder = ctx->builder();
   if (IsForCpu(ctx)) {
-    return xla::CustomCall(builder, target, operands, shape, attributes, has_side_effect,
-                           /*output_operand_aliasing=*/{}, /*literal=*/nullptr, kNoSchedule, kApi);
+    return TypedCall(builder, target, operands, result, attributes, has_side_effect);
   }
   // XLA's CPU compiler makes all operands dense. Its GPU compiler passes a transposed operand as it
   // lies in memory, unless the call has layouts.
   const absl::StatusOr<std::vector<xla::Shape>> shapes = DenseShapes(builder, operands);
   if (!shapes.ok()) return builder->ReportError(shapes.status());
-  return xla::CustomCallWithLayout(builder, target, operands, shape, *shapes, attributes,
+  return xla::CustomCallWithLayout(builder, target, operands, result, *shapes, attributes,
                                    has_side_effect, /*output_operand_aliasing=*/{},
-                                   /*literal=*/nullptr, kNoSchedule, kApi);
+                                   /*literal=*/nullptr, xla::CustomCallSchedule::SCHEDULE_NONE,
+                                   xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
 }
 
 // Base of the kernels, which emit a lowered op as one or more custom calls.
@@ -295,7 +294,7 @@ class ScriptOpKernel : public LoweringKernel {
     TF_ASSIGN_OR_RETURN(std::vector<xla::Shape> shapes, ResultShapes(lowered));
     if (!tokens_.empty()) shapes.push_back(xla::ShapeUtil::MakeTokenShape());
     const xla::XlaOp call =
-        TypedCall(ctx, lowered.target, operands, xla::ShapeUtil::MakeTupleShape(shapes),
+        DenseCall(ctx, lowered.target, operands, xla::ShapeUtil::MakeTupleShape(shapes),
                   lowered.attributes, lowered.has_side_effect);
     SetOutputs(ctx, lowered, call);
     if (tokens_.empty()) return absl::OkStatus();
@@ -342,7 +341,7 @@ class StartKernel : public LoweringKernel {
     attributes.pop_back();
     absl::StrAppend(&attributes, ", results = ", Described(shapes), "}");
     ctx->SetOutput(
-        0, TypedCall(ctx, "hostcall_start", Operands(ctx, lowered.operands, specs),
+        0, DenseCall(ctx, "hostcall_start", Operands(ctx, lowered.operands, specs),
                      xla::ShapeUtil::MakeScalarShape(xla::S64), attributes, kHasSideEffect));
     return absl::OkStatus();
   }
@@ -360,7 +359,7 @@ class DoneKernel : public LoweringKernel {
     std::vector<xla::XlaOp> awaited;
     for (int i = inputs(); i < num_inputs(); ++i) awaited.push_back(ctx->Input(i));
     SetOutputs(ctx, lowered,
-               TypedCall(ctx, "hostcall_done", awaited, xla::ShapeUtil::MakeTupleShape(shapes),
+               DenseCall(ctx, "hostcall_done", awaited, xla::ShapeUtil::MakeTupleShape(shapes),
                          "{}", kHasSideEffect));
     return absl::OkStatus();
   }
@@ -378,7 +377,7 @@ class GateKernel : public tensorflow::XlaOpKernel {
       if (shape.ok() && shape->IsArray() && shape->is_static()) awaited.push_back(ctx->Input(i));
     }
     ctx->SetOutput(
-        0, TypedCall(ctx, "hostcall_gate", awaited, xla::ShapeUtil::MakeScalarShape(xla::S64), "{}",
+        0, DenseCall(ctx, "hostcall_gate", awaited, xla::ShapeUtil::MakeScalarShape(xla::S64), "{}",
                      /*has_side_effect=*/false));
   }
 };

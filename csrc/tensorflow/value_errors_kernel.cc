@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "functions/typed_call.h"
 #include "node_tokens.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
@@ -98,11 +99,9 @@ class AnyXlaKernel : public tensorflow::XlaOpKernel {
   }
 
   xla::XlaOp Call(tensorflow::XlaOpKernelContext* ctx) const {
-    return xla::CustomCall(
-        ctx->builder(), "hostcall_any", {ctx->Input(0), ctx->Input(1)},
-        xla::ShapeUtil::MakeScalarShape(xla::PRED), absl::StrCat("{kind = \"", kind_, "\"}"),
-        /*has_side_effect=*/false, /*output_operand_aliasing=*/{}, /*literal=*/nullptr,
-        xla::CustomCallSchedule::SCHEDULE_NONE, xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
+    return TypedCall(ctx->builder(), "hostcall_any", {ctx->Input(0), ctx->Input(1)},
+                     xla::ShapeUtil::MakeScalarShape(xla::PRED),
+                     absl::StrCat("{kind = \"", kind_, "\"}"), /*has_side_effect=*/false);
   }
 
   xla::XlaOp Reduction(tensorflow::XlaOpKernelContext* ctx, const xla::Shape& shape) const {
@@ -257,11 +256,10 @@ class RaiseXlaKernel : public tensorflow::XlaOpKernel {
       operands.push_back(before);
       results.push_back(xla::ShapeUtil::MakeTokenShape());
     }
-    const xla::XlaOp call = xla::CustomCall(
-        ctx->builder(), kRaiseTarget, operands, xla::ShapeUtil::MakeTupleShape(results),
-        TextAttribute(absl::StrJoin(failures.errors(), "\x1e")),
-        /*has_side_effect=*/true, /*output_operand_aliasing=*/{}, /*literal=*/nullptr,
-        xla::CustomCallSchedule::SCHEDULE_NONE, xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
+    const xla::XlaOp call =
+        TypedCall(ctx->builder(), kRaiseTarget, operands, xla::ShapeUtil::MakeTupleShape(results),
+                  TextAttribute(absl::StrJoin(failures.errors(), "\x1e")),
+                  /*has_side_effect=*/true);
     if (tokens_.empty()) return absl::OkStatus();
     return tokens_.SetAfter(ctx, xla::GetTupleElement(call, 0));
   }

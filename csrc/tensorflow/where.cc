@@ -8,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "functions/typed_call.h"
 #include "functions/wrapped_kernel.h"
 #include "hostcall_xla_op_kernel.h"
 #include "module.h"
@@ -56,10 +57,8 @@ class WhereXlaKernel : public tensorflow::XlaOpKernel {
     const xla::Shape results = xla::ShapeUtil::MakeTupleShape(
         {xla::ShapeUtil::MakeShapeWithDescendingLayout(xla::S64, {elements, rank}),
          xla::ShapeUtil::MakeScalarShape(xla::S32)});
-    const xla::XlaOp call = xla::CustomCall(
-        ctx->builder(), kWhereTarget, operands, results, /*opaque=*/"", /*has_side_effect=*/false,
-        /*output_operand_aliasing=*/{}, /*literal=*/nullptr, xla::CustomCallSchedule::SCHEDULE_NONE,
-        xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
+    const xla::XlaOp call = TypedCall(ctx->builder(), kWhereTarget, operands, results,
+                                      /*attributes=*/"", /*has_side_effect=*/false);
     ctx->SetOutput(
         0, xla::SetDimensionSize(xla::GetTupleElement(call, 0), xla::GetTupleElement(call, 1), 0));
     return absl::OkStatus();

@@ -35,11 +35,7 @@ _programs = itertools.count(1)
 def register_handlers() -> None:
     """Register the CPU handlers for the custom calls of programs and of `hostcall-overlap`."""
     runtime = hostcall_runtime.prepared()
-    for target, handler in {
-        custom_calls.TARGET: runtime.handler(),
-        **runtime.early_handlers(),
-        **runtime.value_handlers(),
-    }.items():
+    for target, handler in runtime.handlers().items():
         jax.ffi.register_ffi_target(target, handler, platform="cpu", api_version=1)
 
 

@@ -7,7 +7,7 @@ import os
 from hostcall._compiler import announcements, kernel_hook, passes
 from hostcall._compiler.clusters import host_calls
 from hostcall._compiler.one_program import host_regions, lowering
-from hostcall._functions import native_code, source_location
+from hostcall._functions import source_location
 from hostcall._ops import lookup, settings, stock_messages, tape_residuals
 from hostcall._ops.emit import (
     captures,
@@ -62,11 +62,9 @@ def _prepare() -> None:
     bindings.set_token_on_host(_errors.with_interrupts(host_calls.token_on_host))
     bindings.set_recording(*eager_execution.recording_functions)
     bindings.set_table(eager_execution.tape_cache)
-    bindings.register_handler(runtime.handler(), "hostcall")
-    bindings.register_handler(runtime.cuda_handler(), "hostcall", "CUDA")
-    bindings.register_handler(runtime.native_handler(), native_code.TARGET)
-    for target, handler in (runtime.early_handlers() | runtime.value_handlers()).items():
+    for target, handler in runtime.handlers().items():
         bindings.register_handler(handler, target)
+    bindings.register_handler(runtime.cuda_handler(), "hostcall", "CUDA")
     bindings.set_starters(_runs.runs, _runs.captures, _runs.begin)
     bindings.register_own_handlers()
     bindings.install_kernel_creator()

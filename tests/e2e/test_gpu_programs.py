@@ -49,7 +49,7 @@ def test_the_handler_of_the_runtime_is_registered_for_cuda() -> None:
     runtime, bindings = prepared(), _library.load("hostcall._tensorflow")
     bindings.register_handler(runtime.cuda_handler(), "hostcall", "CUDA")  # the same: no error
     with pytest.raises(ImportError, match="Duplicate"):
-        bindings.register_handler(runtime.handler(), "hostcall", "CUDA")
+        bindings.register_handler(runtime.handlers()["hostcall"], "hostcall", "CUDA")
 
 
 def test_a_script_op_becomes_the_call_that_it_is_on_the_cpu() -> None:

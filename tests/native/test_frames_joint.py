@@ -22,7 +22,7 @@ from tests.support.native.frames import (
 
 TIMEOUT = 60
 ALONE = {"shards": 1, "devices": 1}
-JOINT = runtime.joint_handler()
+JOINT = runtime.handlers()["hostcall_joint"]
 
 
 class Devices(ThreadPoolExecutor):

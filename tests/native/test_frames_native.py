@@ -25,7 +25,7 @@ from tests.support.native.frames import (
 )
 
 CODE = native.native_code
-NATIVE = runtime.native_handler()
+NATIVE = runtime.handlers()["hostcall_native"]
 
 both_threads = pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
 

@@ -19,7 +19,7 @@ from tests.support.native.frames import (
     runtime,
 )
 
-JOINT, REPORTED = runtime.joint_handler(), runtime.reported_handler()
+JOINT, REPORTED = (runtime.handlers()[f"hostcall_{name}"] for name in ("joint", "reported"))
 SIZE = 512
 X = np.arange(100, dtype=np.float32)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tests.support.native.frames import Buffer, Target, assert_fails, call, handler, native, runtime
+from tests.support.native.frames import Buffer, Target, assert_fails, call, native, runtime
 
 AGES = {0: (0, 2), 1: (0, 1)}
 
@@ -18,8 +18,7 @@ def age(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 def test_each_handler_says_the_version_that_xla_takes(age: int) -> None:
-    handlers = [handler, runtime.cuda_handler(), *runtime.early_handlers().values()]
-    handlers += [runtime.joint_handler(), runtime.reported_handler(), runtime.native_handler()]
+    handlers = [runtime.cuda_handler(), *runtime.handlers().values()]
     assert runtime.ffi_api_version() == AGES[0]
     assert [native.api_version(entry) for entry in handlers] == [AGES[age]] * len(handlers)
 

@@ -77,15 +77,8 @@ _NO_DERIVATIVE = (
 
 def register() -> None:
     """Register the rules and the handlers that programs call; they stay, as `_patches` says."""
-    handlers = {
-        TARGET: prepared().handler(),
-        _sharding.TARGET: prepared().joint_handler(),
-        _processes.REPORTED: prepared().reported_handler(),
-        native_code.TARGET: prepared().native_handler(),
-        **prepared().early_handlers(),
-    }
-    for name, handler in handlers.items():
-        jax.ffi.register_ffi_target(name, handler, platform="cpu", api_version=1)
+    for target, handler in prepared().handlers().items():
+        jax.ffi.register_ffi_target(target, handler, platform="cpu", api_version=1)
     # This needs no GPU: JAX keeps the handler until there is one.
     jax.ffi.register_ffi_target(TARGET, prepared().cuda_handler(), platform="CUDA", api_version=1)
     for primitive in _primitive.CALLS:

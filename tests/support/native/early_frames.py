@@ -7,9 +7,7 @@ import numpy as np
 
 from tests.support.native.frames import INT64, Buffer, Outcome, Target, attributes, call, runtime
 
-START, GATE, DONE = (
-    runtime.early_handlers()[f"hostcall_{name}"] for name in ("start", "gate", "done")
-)
+START, GATE, DONE = (runtime.handlers()[f"hostcall_{name}"] for name in ("start", "gate", "done"))
 HANDLE = Buffer(INT64, (), bytes(8))
 
 

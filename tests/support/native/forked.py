@@ -35,7 +35,9 @@ def lets_go() -> bool:
     """Return whether native code is freed that was called and is not needed any more."""
     number = runtime.register_c_function("status", native.native_code["status"], 1, False, True)
     said = [("callback", INT64, True, [number])]
-    done = call(number, [Buffer.of(np.int32(0))], said=said, entry=runtime.native_handler())
+    done = call(
+        number, [Buffer.of(np.int32(0))], said=said, entry=runtime.handlers()["hostcall_native"]
+    )
     owner = Owner()
     alive = weakref.ref(owner)
     runtime.unregister_native(number, owner)

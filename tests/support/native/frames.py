@@ -50,7 +50,7 @@ def _load_runtime() -> ModuleType:
 
 runtime = _load_runtime()
 native = load_file("_frames", module_file(BUILD, "tests/cpp/_frames"))
-handler = runtime.handler()
+handler = runtime.handlers()["hostcall"]
 runs = importlib.import_module("hostcall_runtime._runs")
 _prepared = importlib.import_module("hostcall_runtime._registry")
 # The driver of a fake GPU. Code that follows an address of its memory crashes, and it copies only

@@ -68,7 +68,7 @@ TAKERS: dict[str, Any] = {
 CAPSULES: dict[str, Any] = {
     "hostcall.HostApi": bindings.host_api,
     "hostcall.RuntimeApi": runtime.api,
-    "xla._CUSTOM_CALL_TARGET": runtime.handler,
+    "xla._CUSTOM_CALL_TARGET": runtime.cuda_handler,
 }
 
 

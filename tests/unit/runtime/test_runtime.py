@@ -111,7 +111,7 @@ def test_what_cannot_be_held_weakly_is_no_target() -> None:
 
 
 def test_the_handler_is_a_capsule_of_the_version_it_was_built_for() -> None:
-    assert "xla._CUSTOM_CALL_TARGET" in repr(runtime.handler())
+    assert "xla._CUSTOM_CALL_TARGET" in repr(runtime.handlers()["hostcall"])
     assert runtime.ffi_api_version() == _build_info.FFI_API_VERSION
 
 
