@@ -102,19 +102,6 @@ ffi::Error Describe(nb::handle exception, const HostCall& call, DeferredDecrefSc
   }
 }
 
-// A lock on the program's memory. Throws if the call was given up.
-class ProgramMemory {
- public:
-  explicit ProgramMemory(const HostCall& call) {
-    if (call.abandonment == nullptr) return;
-    lock_ = std::unique_lock<std::mutex>(call.abandonment->mutex);
-    if (call.abandonment->is_abandoned) throw Failure(ffi::ErrorCode::kCancelled, "given up");
-  }
-
- private:
-  std::unique_lock<std::mutex> lock_;
-};
-
 // Calls the function and stores its results.
 void CallOn(const Arguments& arguments, const HostCall& call, nb::handle target,
             DeferredDecrefScope& decrefs, Measured& measured) {
@@ -132,9 +119,9 @@ void CallOn(const Arguments& arguments, const HostCall& call, nb::handle target,
     returned = arguments.Call(function, decrefs);
   }
   measured.Lap(&Stats::function);
-  const ProgramMemory memory(call);
   const auto title = [&] { return TextOf(target, "title", decrefs); };
   if (call.convention().takes_out) {
+    const ProgramMemory memory(call.abandonment);
     arguments.StoreOut(returned, call, title);
   } else {
     StoreResults(returned, call, target, title, decrefs);
@@ -163,7 +150,7 @@ void CallAndStore(const HostCall& call, DeferredDecrefScope& decrefs, Measured& 
     if (nested.LacksStack()) {
       throw Failure(ffi::ErrorCode::kResourceExhausted, nested.Complaint());
     }
-    std::optional<ProgramMemory> memory(call);
+    std::optional<ProgramMemory> memory(call.abandonment);
     const Arguments arguments(call, target, decrefs);
     memory.reset();
     measured.Lap(&Stats::copying);
@@ -216,6 +203,12 @@ std::optional<ffi::Error> CallWithGil(const HostCall& call, Measured& measured) 
 }
 
 }  // namespace
+
+ProgramMemory::ProgramMemory(Abandonment* abandonment) {
+  if (abandonment == nullptr) return;
+  lock_ = std::unique_lock<std::mutex>(abandonment->mutex);
+  if (abandonment->is_abandoned) throw Failure(ffi::ErrorCode::kCancelled, "given up");
+}
 
 HostCall::HostCall(const XLA_FFI_CallFrame& frame, const Attributes& attributes)
     : id(attributes.callback),

@@ -52,6 +52,17 @@ struct Abandonment {
   bool is_abandoned = false;
 };
 
+// A lock on the program's memory. Throws Failure if the call was given up. No user code may run
+// under it: Ctrl-C could not give up the call, nor others.
+class ProgramMemory {
+ public:
+  // Takes null if the program waits for the call.
+  explicit ProgramMemory(Abandonment* abandonment);
+
+ private:
+  std::unique_lock<std::mutex> lock_;
+};
+
 struct HostCall {
   // Takes all buffers of the frame but the tokens. The true sizes are still among them: no buffer
   // is read, as the memory may be a device's. Throws Failure.

@@ -66,7 +66,8 @@ class OneCall {
 
 void Store(nb::handle returned, const NativeFrame& frame, const std::string& label) {
   DeferredDecrefScope decrefs;
-  ConvertAndStore(returned, BuffersOf(frame.results), [&] { return label; }, decrefs);
+  ConvertAndStore(
+      returned, BuffersOf(frame.results), /*abandonment=*/nullptr, [&] { return label; }, decrefs);
 }
 
 // Returns an owner that takes the GIL to drop the object.

@@ -108,6 +108,7 @@ bool StoreAsDeclared(nb::handle returned, const HostCall& call, DeferredDecrefSc
     if (call.results.size() != 1) return false;
     const Value value(returned, call.results[0], tensors);
     if (!value.Fits()) return false;
+    const ProgramMemory memory(call.abandonment);
     value.Store();
     return true;
   }
@@ -124,6 +125,7 @@ bool StoreAsDeclared(nb::handle returned, const HostCall& call, DeferredDecrefSc
   for (const Value& value : values) {
     if (!value.Fits()) return false;
   }
+  const ProgramMemory memory(call.abandonment);
   for (const Value& value : values) value.Store();
   return true;
 }
@@ -143,20 +145,24 @@ void StoreResults(nb::handle returned, const HostCall& call, nb::handle target, 
                   DeferredDecrefScope& decrefs) {
   static PyObject* const to_arrays = PyUnicode_InternFromString("to_arrays");
   if (call.convention().on_device) {
-    if (call.device != nullptr) return StoreOnDevice(returned, call, who, decrefs);
+    if (call.device != nullptr) {
+      const ProgramMemory memory(call.abandonment);
+      return StoreOnDevice(returned, call, who, decrefs);
+    }
     returned = WithArraysOfHost(returned, who, decrefs);
   }
   if (StoreAsDeclared(returned, call, decrefs)) return;
   nb::handle convert = decrefs.Attribute(target, to_arrays);
   if (!convert.is_none()) returned = decrefs.Call(convert, returned);
-  ConvertAndStore(returned, call.results, who, decrefs);
+  ConvertAndStore(returned, call.results, call.abandonment, who, decrefs);
 }
 
-void ConvertAndStore(nb::handle returned, const Buffers& results, const Who& who,
-                     DeferredDecrefScope& decrefs) {
+void ConvertAndStore(nb::handle returned, const Buffers& results, Abandonment* abandonment,
+                     const Who& who, DeferredDecrefScope& decrefs) {
   std::vector<DeclaredResult> declared;
   for (const Buffer& result : results) declared.push_back(DeclaredAs(result));
   const std::vector<nb::handle> arrays = ConvertResults(returned, declared, who, decrefs);
+  const ProgramMemory memory(abandonment);
   for (size_t i = 0; i < arrays.size(); ++i) {
     // Checked again: converting and copying may let in other threads, which may hold this one.
     CheckArray(arrays[i], declared[i], {i, declared.size()}, who);

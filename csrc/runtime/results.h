@@ -14,6 +14,7 @@
 
 namespace hostcall {
 
+struct Abandonment;
 struct HostCall;
 struct Dtype;
 
@@ -72,9 +73,10 @@ void StoreResults(nanobind::handle returned, const HostCall& call, nanobind::han
 // hold the array, and change its shape. Python's values reach XLA's memory in this file alone.
 void CopyOut(nanobind::handle array, const Buffer& result);
 
-// Converts the values that a callback returned, checks all of them, and then copies them.
-void ConvertAndStore(nanobind::handle returned, const Buffers& results, const Who& who,
-                     DeferredDecrefScope& decrefs);
+// Converts the values that a callback returned, checks all of them, and then copies them, unless
+// the call was given up; `abandonment` is null if it cannot be.
+void ConvertAndStore(nanobind::handle returned, const Buffers& results, Abandonment* abandonment,
+                     const Who& who, DeferredDecrefScope& decrefs);
 
 // Returns `returned`, one value, a tuple or a list, with NumPy arrays in the place of other arrays
 // in the host's memory. Runs user code.
