@@ -22,7 +22,7 @@ from hostcall._compiler.semantics import random_numbers, slices, values
 from hostcall._compiler.semantics.checks import CHECKS, Check
 from hostcall._compiler.semantics.conditions import Condition
 from hostcall._compiler.semantics.values import Writer
-from hostcall._tf.graph import protos
+from hostcall._tf.graph import op_kinds, protos
 
 
 @dataclasses.dataclass(frozen=True)
@@ -315,14 +315,10 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
 # The rules for sizes that are only bounded in a program, of ops that are proved right with them.
 _KEPT = "Cast CheckNumerics Identity IdentityN PreventGradient Snapshot StopGradient"
 _ELEMENTWISE = """
-Abs Acos Acosh AddN Angle Asin Asinh Atan Atan2 Atanh BesselI0e BesselI1e BitwiseAnd BitwiseOr
-BitwiseXor Ceil ClipByValue Complex Conj Cos Cosh Digamma Div DivNoNan Elu EluGrad Equal Erf Erfc
-Erfinv Exp Expm1 Floor Greater GreaterEqual Imag Inv Invert IsFinite IsInf IsNan LeakyRelu
-LeakyReluGrad LeftShift Less LessEqual Lgamma Log Log1p LogicalAnd LogicalNot LogicalOr MulNoNan
-Ndtri NextAfter NotEqual Pow Real RealDiv Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad
-RightShift Rint Round Rsqrt RsqrtGrad SelectV2 Selu Sigmoid SigmoidGrad Sign Sin Sinh Softplus
-SoftplusGrad Softsign SoftsignGrad Sqrt SqrtGrad Square SquaredDifference Tan Tanh TanhGrad
-TruncateDiv TruncateMod Xdivy Xlogy
+AddN Atan2 BitwiseAnd BitwiseOr BitwiseXor ClipByValue Complex Div DivNoNan EluGrad Equal Greater
+GreaterEqual LeakyReluGrad LeftShift Less LessEqual LogicalAnd LogicalOr MulNoNan NextAfter
+NotEqual Pow RealDiv ReciprocalGrad Relu6Grad ReluGrad RightShift RsqrtGrad SelectV2 SigmoidGrad
+SoftplusGrad SoftsignGrad SqrtGrad SquaredDifference TanhGrad TruncateDiv TruncateMod Xdivy Xlogy
 """
 _REDUCTIONS = "All Any Max Mean Min Sum"
 _SCATTERS = """
@@ -332,7 +328,7 @@ _SEGMENTS = "UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedS
 
 _SIZES: Mapping[str, str] = {
     **dict.fromkeys(_KEPT.split(), "kept"),
-    **dict.fromkeys(_ELEMENTWISE.split(), "elementwise"),
+    **dict.fromkeys(op_kinds.UNARY.union(_ELEMENTWISE.split()), "elementwise"),
     **dict.fromkeys(_REDUCTIONS.split(), "reduction"),
     **dict.fromkeys(_SCATTERS.split(), "scatter"),
     **dict.fromkeys(_SEGMENTS.split(), "segments"),

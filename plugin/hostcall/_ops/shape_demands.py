@@ -25,18 +25,10 @@ from hostcall._tf.types import FuncGraph, Operation
 UNKNOWN = tf.TensorShape(None)
 
 # Ops whose first result has the shape of their first input; they may have other inputs too.
-ELEMENTWISE = frozenset(
-    {
-        *("Abs", "Acos", "Acosh", "Angle", "Asin", "Asinh", "Atan", "Atanh", "Cast", "Ceil"),
-        *("CheckNumerics", "CheckNumericsV2", "ComplexAbs", "Conj", "Cos", "Cosh", "Digamma"),
-        *("Elu", "Erf", "Erfc", "Erfinv", "Exp", "Expm1", "Floor", "Identity", "Imag", "Inv"),
-        *("Invert", "IsFinite", "IsInf", "IsNan", "LeakyRelu", "Lgamma", "Log", "Log1p"),
-        *("LogicalNot", "Ndtri", "Neg", "OnesLike", "PreventGradient", "Real", "Reciprocal"),
-        *("Relu", "Relu6", "Rint", "Round", "Rsqrt", "Selu", "Sigmoid", "Sign", "Sin", "Sinh"),
-        *("Snapshot", "Softplus", "Softsign", "Sqrt", "Square", "StopGradient", "Tan", "Tanh"),
-        "ZerosLike",
-    }
-)
+ELEMENTWISE = op_kinds.UNARY | {
+    *("Cast", "CheckNumerics", "CheckNumericsV2", "ComplexAbs", "Identity", "Neg", "OnesLike"),
+    *("PreventGradient", "Snapshot", "StopGradient", "ZerosLike"),
+}
 _KEEP_SHAPE = ELEMENTWISE | {
     *("Cumprod", "Cumsum", "DebugIdentityV2", "EnsureShape", "LogSoftmax", "ReverseV2", "Roll"),
     "Softmax",

@@ -29,6 +29,14 @@ FRAME_OPS = frozenset(
 )
 MERGES = frozenset({"Merge", "RefMerge"})
 LOOP_ENDS = frozenset({"NextIteration", "RefNextIteration"})
+# They compute each element of the result from one of their operand.
+_UNARY = """
+Abs Acos Acosh Angle Asin Asinh Atan Atanh BesselI0e BesselI1e Ceil Conj Cos Cosh Digamma Elu Erf
+Erfc Erfinv Exp Expm1 Floor Imag Inv Invert IsFinite IsInf IsNan LeakyRelu Lgamma Log Log1p
+LogicalNot Ndtri Real Reciprocal Relu Relu6 Rint Round Rsqrt Selu Sigmoid Sign Sin Sinh Softplus
+Softsign Sqrt Square Tan Tanh
+"""
+UNARY = frozenset(_UNARY.split())
 # XLA compiles the functions that they call along with them.
 CALLING_OPS = CALL_OPS | CONTROL_FLOW_OPS
 # Passes on values whose sizes XLA has to know: csrc/tensorflow/size_checks.cc.
