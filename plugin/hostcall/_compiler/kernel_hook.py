@@ -13,7 +13,7 @@ from hostcall._compiler import (
     plan,
     refusals,
 )
-from hostcall._compiler.clusters import execution, host_calls, placement
+from hostcall._compiler.clusters import execution, host_calls
 from hostcall._compiler.clusters.partitioner import Partitioner
 from hostcall._compiler.one_program import async_calls, distinct_results
 from hostcall._compiler.one_program.host_regions import ProgramWithRegions
@@ -138,7 +138,8 @@ def _in_clusters(request: _Request, partitioner: Partitioner) -> RewrittenFuncti
     """Return the function as one that runs on the host and calls compiled clusters."""
     entry, refusal = request.entry, request.refusal
     announcements.announce_script_ops(partitioner.library)
-    name = _partition(partitioner, entry, request.target)
+    name = partitioner.partition(entry)
+    passes.finish_clusters(partitioner, request.target.accelerator, request.target.is_one_device)
     is_of_function = refusal and not refusals.is_of_device(refusal)
     if is_of_function and partitioner.is_one_cluster(entry):
         return _unchanged(entry)  # XLA would refuse it again
@@ -188,7 +189,8 @@ def plain_for_kernel(
     target = plan.target_of(library, device, spans_devices)
     suffix = f"{function_names.digest_of_functions(library.function)}__uncompiled{target.suffix}"
     partitioner = plan.make_uncompiled(library, suffix, target.accelerator).partitioner
-    name = _partition(partitioner, cluster, target)
+    name = partitioner.partition(cluster)
+    passes.finish_clusters(partitioner, target.accelerator, target.is_one_device)
     new = protos.function_pb2.FunctionDefLibrary(function=partitioner.functions.values())
     return _replacement(cluster, new, name, partitioned=True)
 
@@ -200,21 +202,3 @@ def find_missing_kernels(serialized: bytes, entry: str, device: str) -> list[Mis
     if not refusals.may_partition(library):
         return []
     return refusals.nodes_without_kernels(library, entry, devices.kernels_for(device))
-
-
-def _partition(partitioner: Partitioner, entry: str, target: TargetDevices) -> str:
-    """Partition a function; return the name of its replacement."""
-    name = partitioner.partition(entry)
-    functions = partitioner.functions
-    old = function_defs.by_name(partitioner.library)
-    for function in functions.values():
-        if attributes.CLUSTER in function.attr:
-            distinct_results.keep_apart(function, old | functions)
-    host_calls.redirect(functions.values())
-    execution.bring_rendezvous(functions)
-    if target.accelerator:
-        placement.carry(functions, old)
-    if target.is_one_device:
-        execution.run_in_sequence(functions, old)
-        execution.share(functions, old)
-    return name

@@ -19,6 +19,8 @@ from hostcall._compiler import (
 )
 from hostcall._compiler.analyses import turns
 from hostcall._compiler.analyses.sizes import Source
+from hostcall._compiler.clusters import execution, host_calls, placement
+from hostcall._compiler.clusters.partitioner import Partitioner
 from hostcall._compiler.one_program import async_calls, distinct_results, ordering
 from hostcall._compiler.semantics import failures, random_numbers
 from hostcall._compiler.sizes import checks, marks, shape_agnostic, sources, windows
@@ -132,6 +134,21 @@ def order_calls(
     ordered = defs.by_name(new)[name]
     _mark_entry(ordered, defs.all_nodes(library, op_kinds.SCRIPT_OPS))
     return new, ordered
+
+
+def finish_clusters(partitioner: Partitioner, accelerator: str, is_one_device: bool) -> None:
+    """Finish the functions that a program was partitioned into, for the devices that run them."""
+    functions, old = partitioner.functions, defs.by_name(partitioner.library)
+    for function in functions.values():
+        if attributes.CLUSTER in function.attr:
+            distinct_results.keep_apart(function, old | functions)
+    host_calls.redirect(functions.values())
+    execution.bring_rendezvous(functions)
+    if accelerator:
+        placement.carry(functions, old)
+    if is_one_device:
+        execution.run_in_sequence(functions, old)
+        execution.share(functions, old)
 
 
 def _mark_entry(entry: FunctionDef, script_ops: Iterable[Any]) -> None:
