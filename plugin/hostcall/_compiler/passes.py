@@ -1,6 +1,7 @@
 """The passes over a program, in their order: before the verdict of `plan.py`, and after it.
 
 A pass changes functions in place. Those that rewrite ops return the names of the changed functions.
+After the verdict, one program raises errors and orders its calls; clusters are finished by device.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def keep_graph_mode(
 
 
 def keep_whole(program: FunctionDefLibrary, entry: str, of_graph: bool = True) -> dict[Source, str]:
-    """Do the same for a program without host ops; return the ops that must be on the host."""
+    """Give a program without host ops graph mode's values; return the ops that block it."""
     search = Search(program, entry)
     changed = _rewrite_ops(search, of_graph)
     marks.mark(search)
@@ -102,7 +103,7 @@ def _rewrite_ops(search: Search, of_graph: bool) -> set[str]:
 
 def find_risks(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
     """Find the ops that XLA may get wrong if it compiles a function whole, with the reasons."""
-    search = Search(protos.copy_of(library), entry)
+    search = Search(library, entry)
     return wrong_kernels.find_risks(search.functions) | search.find_risks()
 
 
