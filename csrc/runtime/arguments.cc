@@ -106,6 +106,7 @@ void Arguments::StoreOut(nb::handle returned, const HostCall& call, const Who& w
         "declared with out=True. Write out[...] = value and return nothing, or remove "
         "out=True.");
   }
+  const ProgramMemory memory(call.abandonment);
   for (size_t i = 0; i < outs_.size(); ++i) {
     if (outs_[i].borrowed) continue;
     CheckArray(outs_[i].array, DeclaredAs(call.results[i]), {i, call.results.size()}, who);

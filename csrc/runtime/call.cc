@@ -121,7 +121,6 @@ void CallOn(const Arguments& arguments, const HostCall& call, nb::handle target,
   measured.Lap(&Stats::function);
   const auto title = [&] { return TextOf(target, "title", decrefs); };
   if (call.convention().takes_out) {
-    const ProgramMemory memory(call.abandonment);
     arguments.StoreOut(returned, call, title);
   } else {
     StoreResults(returned, call, target, title, decrefs);

@@ -145,10 +145,8 @@ void StoreResults(nb::handle returned, const HostCall& call, nb::handle target, 
                   DeferredDecrefScope& decrefs) {
   static PyObject* const to_arrays = PyUnicode_InternFromString("to_arrays");
   if (call.convention().on_device) {
-    if (call.device != nullptr) {
-      const ProgramMemory memory(call.abandonment);
-      return StoreOnDevice(returned, call, who, decrefs);
-    }
+    // Without a lock: no call that lends arrays of a device is given up.
+    if (call.device != nullptr) return StoreOnDevice(returned, call, who, decrefs);
     returned = WithArraysOfHost(returned, who, decrefs);
   }
   if (StoreAsDeclared(returned, call, decrefs)) return;

@@ -33,7 +33,7 @@ _programs = itertools.count(1)
 
 @functools.cache
 def register_handlers() -> None:
-    """Register the CPU handlers for the custom calls of programs and of `hostcall-overlap`."""
+    """Register the CPU handlers for all custom calls of the runtime."""
     runtime = hostcall_runtime.prepared()
     for target, handler in runtime.handlers().items():
         jax.ffi.register_ffi_target(target, handler, platform="cpu", api_version=1)

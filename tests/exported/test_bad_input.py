@@ -232,6 +232,13 @@ REFUSED = {
         ),
         f"'hostcall_native{ELSEWHERE}",
     ),
+    **{
+        f"a call that is {what}": (
+            main(f"stablehlo.custom_call @hostcall_{target}(%x) {{api_version = 4 : i32}}"),
+            f"'hostcall_{target}{ELSEWHERE}",
+        )
+        for what, target in {"joint": "joint", "async": "start", "under way": "done"}.items()
+    },
     "what waits for somebody": (
         f"""
 func.func public @main(%x: tensor<f32>) -> tensor<f32> {{

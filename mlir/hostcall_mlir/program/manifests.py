@@ -221,7 +221,10 @@ def is_of_numpy(dtype: np.dtype) -> bool:
 
 # The targets by which JAX, TensorFlow and hostcall call Python or native code. These calls hold
 # numbers or addresses that are valid in one process only.
-_OF_ONE_PROCESS = re.compile(r"hostcall_native|xla_(ffi_|buffer_)?(partitioned_)?python_\w+")
+_OF_ONE_PROCESS = re.compile(
+    r"hostcall_(native|joint|reported|start|gate|done)"
+    r"|xla_(ffi_|buffer_)?(partitioned_)?python_\w+"
+)
 # Ops that wait for a peer, which a loaded program does not have.
 _WAITING = {"stablehlo.infeed", "stablehlo.outfeed", "stablehlo.recv", "stablehlo.send"}
 

@@ -170,8 +170,7 @@ class _GraphRewriter:
             else:
                 node.attr.pop(attributes.ROUTE, None)
         library = defs.with_defaults(self._library)
-        for entry in entries:
-            blocked = passes.keep_whole(protos.copy_of(library), entry)
+        for blocked in (passes.find_blockers(library, entry) for entry in entries):
             for (function, name), reason in blocked.items():
                 node = next(n for n in self._functions[function].node_def if n.name == name)
                 impossible.append(f"    {_described(node)}: {reason}")

@@ -1,7 +1,7 @@
 """The passes over a program, in their order: before the verdict of `plan.py`, and after it.
 
-A pass changes functions in place. Those that rewrite ops return the names of the changed functions.
-After the verdict, one program raises errors and orders its calls; clusters are finished by device.
+Passes that rewrite ops do so in place, and return the names of the changed functions. Those that
+raise errors and order calls return new functions.
 """
 
 from __future__ import annotations
@@ -78,13 +78,21 @@ def keep_graph_mode(
     four_bits.mark_variables(program)
 
 
-def keep_whole(program: FunctionDefLibrary, entry: str, of_graph: bool = True) -> dict[Source, str]:
+def keep_whole(program: FunctionDefLibrary, entry: str, of_graph: bool) -> dict[Source, str]:
     """Give a program without host ops graph mode's values; return the ops that block it."""
     search = Search(program, entry)
     changed = _rewrite_ops(search, of_graph)
-    marks.mark(search)
-    changed |= checks.add(search)
-    function_edits.rename_changed(search.functions, changed, entry)
+    if not search.blocked:
+        marks.mark(search)
+        changed |= checks.add(search)
+        function_edits.rename_changed(search.functions, changed, entry)
+    return search.blocked
+
+
+def find_blockers(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
+    """Find the ops that block a function from being one program, with the reasons."""
+    search = Search(protos.copy_of(library), entry)
+    _rewrite_ops(search, of_graph=True)
     return search.blocked
 
 

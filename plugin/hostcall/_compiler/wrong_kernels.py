@@ -46,7 +46,7 @@ def for_host(
 
 
 def mark(library: FunctionDefLibrary, of_graph: bool = True) -> None:
-    """Mark these nodes for the host, with the reasons, in place."""
+    """Mark the nodes that go to the host, with the reasons, in place."""
     for node, _, reason in for_host(library.function, of_graph):
         node.attr[attributes.WRONG].s = _WRONG.format(reason=reason).encode()
 

@@ -122,7 +122,7 @@ def _program_of(library: FunctionDefLibrary, entry: str) -> Program:
         return []
     own = defs.reachable(library, entry)
     reached = protos.function_pb2.FunctionDefLibrary(function=own.values())
-    written = protos.copy_of(constants.folded(reached, entry))
+    written = constants.folded(reached, entry)
     passes.keep_graph_mode(written, entry)
     if reason := next(_reasons(defs.reachable(written, entry)), ""):
         return reason

@@ -90,6 +90,14 @@ def graph_errors(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
     return failures.add(library, entry).function
 
 
+def apart_twice(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
+    """Keep results apart as for a cluster, and again when the cluster is compiled."""
+    passes.keep_graph_mode(library, entry)
+    for _ in range(2):
+        passes.keep_results_apart(library, entry)
+    return library.function
+
+
 def free_shapes(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
     shape_agnostic.record(library, entry)
     return library.function
@@ -355,6 +363,21 @@ def an_index(x: tf.Tensor) -> tf.Tensor:
 def an_unused_result(x: tf.Tensor) -> tuple[tf.Tensor, Any]:
     some(x)
     return x, some(x)
+
+
+@case(
+    apart_twice,
+    """
+    CHECK-LABEL: AFTER
+    CHECK: %Where = Where(%Greater)
+    CHECK: %Where_1 = Where(%Greater_1)
+    CHECK: = SelectV2({{.*}}%Identity,
+    CHECK: = SelectV2({{.*}}%Identity_1,
+    CHECK-NOT: SelectV2
+    """,
+)
+def two_results_of_bounded_sizes(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    return tf.where(x > 1.0), tf.where(x > 2.0)
 
 
 @case(

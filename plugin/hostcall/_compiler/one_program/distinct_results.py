@@ -26,6 +26,8 @@ _NEVER_ENDS = sorted({*range(_ENDS)} - {n * n % _ENDS for n in range(_ENDS)})
 def keep_apart(function: FunctionDef, functions: Functions) -> None:
     """Make the bounded results of a compiled function distinct values, in place."""
     results = [r for r in function.signature.output_arg if r.type not in defs.NO_ARRAYS]
+    if apart := _added(function):
+        results = [r for r in results if defs.source(function.ret[r.name]) not in apart]
     if len(results) > 1:
         touched = _touched(function, functions)
         fixed = _fixed_results(function)
@@ -51,7 +53,7 @@ def keep_apart(function: FunctionDef, functions: Functions) -> None:
 
 def join_again(function: FunctionDef) -> None:
     """Undo `keep_apart`, in place, so that a cluster can be divided again."""
-    added = {n.name: n for n in function.node_def if n.name.startswith(f"{_PREFIX}_")}
+    added = _added(function)
 
     def joined(value: str) -> str:
         choice = added.get(defs.source(value))
@@ -60,6 +62,11 @@ def join_again(function: FunctionDef) -> None:
     function_edits.edit_results(function, joined)
     kept = [node for node in function.node_def if node.name not in added]
     function_edits.replace_nodes(function, kept)
+
+
+def _added(function: FunctionDef) -> dict[str, NodeDef]:
+    """Return the nodes that `keep_apart` has added to a function, by name."""
+    return {n.name: n for n in function.node_def if n.name.startswith(f"{_PREFIX}_")}
 
 
 def _opaque_number(nodes: NodeWriter) -> str:

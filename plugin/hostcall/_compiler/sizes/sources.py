@@ -59,7 +59,8 @@ def arrays(node: NodeDef) -> list[int]:
 
 def _may_differ(node: NodeDef) -> bool:
     """Return whether tracing leaves result sizes open, or has seen different ones."""
-    shapes = node.attr["output_shapes"].list.shape
+    # To read an attribute that is not there would add it.
+    shapes = node.attr["output_shapes"].list.shape if "output_shapes" in node.attr else ()
     return attributes.BRANCHES_DIFFER in node.attr or any(
         i >= len(shapes) or not tf.TensorShape(shapes[i]).is_fully_defined() for i in arrays(node)
     )
