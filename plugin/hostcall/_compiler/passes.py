@@ -41,10 +41,10 @@ EXAMINED = frozenset(
 def before_verdict(
     library: FunctionDefLibrary,
     entry: str,
-    device: str = "",
-    refusal: str = "",
-    is_compiled: bool = False,
-    may_change: bool = True,
+    device: str,
+    refusal: str,
+    is_compiled: bool,
+    may_change: bool,
 ) -> FunctionDefLibrary:
     """Return a copy of a library with marks on the ops that must be on the host."""
     # The full name of the `device` is "" for the CPU. `refusal` is XLA's message, if it has refused

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from hostcall._compiler.analyses.sizes import Source
 from hostcall._compiler.ops import DIFFERENT, FOR_HOST, OPS, Difference
@@ -32,20 +32,28 @@ def difference(node: NodeDef, nodes: Nodes, of_graph: bool = True) -> Difference
     return None
 
 
+def _differing(
+    functions: Iterable[FunctionDef], kinds: Collection[str], of_graph: bool = True
+) -> Iterator[tuple[NodeDef, FunctionDef, Difference]]:
+    """Yield the nodes of some kinds that XLA computes differently, with their functions."""
+    for function in functions:
+        found = defs.nodes_of(function, kinds)
+        nodes = {node.name: node for node in function.node_def} if found else {}
+        for node in found:
+            if (one := difference(node, nodes, of_graph)) is not None:
+                yield node, function, one
+
+
 def for_host(
     functions: Iterable[FunctionDef], of_graph: bool = True
 ) -> Iterator[tuple[NodeDef, FunctionDef, str]]:
     """Yield the nodes that go to the host, with their functions and the reasons."""
-    for function in functions:
-        found = defs.nodes_of(function, FOR_HOST)
-        nodes = {node.name: node for node in function.node_def} if found else {}
-        for node in found:
-            one = difference(node, nodes, of_graph)
-            if one is not None and one.replacement is None:
-                yield node, function, one.reason
+    for node, function, one in _differing(functions, FOR_HOST, of_graph):
+        if one.replacement is None:
+            yield node, function, one.reason
 
 
-def mark(library: FunctionDefLibrary, of_graph: bool = True) -> None:
+def mark(library: FunctionDefLibrary, of_graph: bool) -> None:
     """Mark the nodes that go to the host, with the reasons, in place."""
     for node, _, reason in for_host(library.function, of_graph):
         node.attr[attributes.WRONG].s = _WRONG.format(reason=reason).encode()
@@ -53,13 +61,10 @@ def mark(library: FunctionDefLibrary, of_graph: bool = True) -> None:
 
 def find_risks(functions: Functions) -> dict[Source, str]:
     """Find the nodes that XLA computes differently as they stand, with the reasons."""
-    found = {}
-    for name, function in functions.items():
-        nodes = {node.name: node for node in function.node_def}
-        for node in defs.nodes_of(function, DIFFERENT):
-            if (one := difference(node, nodes)) is not None:
-                found[name, node.name] = _WRONG.format(reason=one.reason)
-    return found
+    return {
+        (function.signature.name, node.name): _WRONG.format(reason=one.reason)
+        for node, function, one in _differing(functions.values(), DIFFERENT)
+    }
 
 
 def replace(functions: Functions, of_graph: bool = True) -> set[str]:
